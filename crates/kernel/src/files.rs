@@ -1,5 +1,6 @@
 //! Steered files: each is a volume of the pool, known by its inode and by its number there. Those of a scope with a share have it together.
 
+use crate::extents::Extents;
 use crate::managing::Managed;
 use crate::watch::FileId;
 use foldhash::fast::RandomState;
@@ -38,12 +39,14 @@ pub(crate) struct Files {
     /// By scope: those that have its share, if it has one. It may end earlier.
     shares: Vec<Option<Together>>,
     bytes: Arc<dyn Device>,
+    /// Where they lie, if anybody asks.
+    extents: Option<Arc<Extents>>,
     sweep_at: usize,
 }
 
 impl Files {
     /// No files, of a pool, with the shares of scopes.
-    pub(crate) fn new(pool: &Pool, shares: Vec<Option<Together>>) -> Self {
+    pub(crate) fn new(pool: &Pool, shares: Vec<Option<Together>>, extents: Option<Arc<Extents>>) -> Self {
         Self {
             by_object: Vec::new(),
             by_id: HashTable::new(),
@@ -51,6 +54,7 @@ impl Files {
             others: pool.count_together(),
             shares,
             bytes: Arc::new(Elsewhere),
+            extents,
             sweep_at: FIRST_SWEEP,
         }
     }
@@ -158,11 +162,19 @@ impl Files {
     /// Takes a file out.
     fn take(&mut self, object: u32) -> Option<File> {
         let file = self.by_object.get_mut(object as usize)?.take()?;
+        self.has_moved(object);
         let entry = self.by_id.find_entry(self.hasher.hash_one(file.id), |&other| other == object);
         if let Ok(entry) = entry {
             entry.remove();
         }
         Some(file)
+    }
+
+    /// Blocks of a file are not where they were.
+    pub(crate) fn has_moved(&self, object: u32) {
+        if let Some(extents) = &self.extents {
+            extents.forget(object);
+        }
     }
 
     /// Lets go of files that the policy knows no page of, that nobody follows, and of which no page is `there`, if they have become many or it is `due`. Whether
@@ -242,7 +254,7 @@ mod tests {
     #[test]
     fn files_come_and_go_and_of_those_without_pages_nothing_is_left() {
         let pool = Pool::new(Config::elsewhere(64 << 12, Spec::parse("lru").expect("a policy"))).expect("a pool");
-        let mut files = Files::new(&pool, Vec::new());
+        let mut files = Files::new(&pool, Vec::new(), None);
         let id = |inode| FileId { device: 1, inode, generation: 0 };
         let numbers: Vec<u32> = (0..3000).map(|inode| files.add(&pool, id(inode), None, 0)).collect();
         assert_eq!((files.len(), files.add(&pool, id(7), None, 0)), (3000, numbers[7]));

@@ -14,6 +14,7 @@
 //!   later         pages that could not leave yet
 //!   writeout      dirty ones of them are written
 //!   files         steered files as volumes of the pool, and the shares that they have together
+//!     extents     where they lie on their disks, for a policy that goes by it
 //!   managing      the owners of uses, and the managers of these uses
 //!     said        what attributes of files say of that
 //!   hinted        what is said of a file's uses to come
@@ -37,6 +38,7 @@ mod bpf;
 mod budget;
 mod descriptors;
 mod error;
+mod extents;
 mod file_system;
 mod files;
 mod hinted;
@@ -58,6 +60,7 @@ pub mod watch;
 mod writeout;
 
 pub use error::Error;
+pub use extents::Extents;
 pub use hinted::ReadAhead;
 pub use limits::Limits;
 pub use scopes::{Scope, check, devices};

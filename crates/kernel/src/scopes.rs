@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What the kernel puts behind the name of a file that has none any more.
 const DELETED: &[u8] = b" (deleted)";
@@ -29,7 +30,7 @@ pub enum Scope {
 /// # Errors
 /// Which of what is to be steered cannot be, and why.
 pub fn devices(scopes: &[Scope]) -> Result<Vec<(u32, u32)>, Error> {
-    let numbers = |system: &FileSystem| (system.device() >> 20, system.device() & 0xf_ffff);
+    let numbers = |system: &Arc<FileSystem>| (system.device() >> 20, system.device() & 0xf_ffff);
     Ok(Scopes::new(scopes)?.systems.iter().map(numbers).collect())
 }
 
@@ -37,7 +38,7 @@ pub fn devices(scopes: &[Scope]) -> Result<Vec<(u32, u32)>, Error> {
 pub(crate) struct Scopes {
     directories: Vec<Directory>,
     groups: Vec<Group>,
-    systems: Vec<FileSystem>,
+    systems: Vec<Arc<FileSystem>>,
 }
 
 /// A directory that is steered. It is the same one when it is renamed.
@@ -114,7 +115,7 @@ impl Scopes {
     pub(crate) fn devices(&self) -> Vec<u32> {
         let on = |directory: &Directory| fstat(&directory.opened).ok().map(|found| found.st_dev);
         let wanted: Vec<u64> = self.directories.iter().filter_map(on).collect();
-        let device = |system: &FileSystem| system.device();
+        let device = |system: &Arc<FileSystem>| system.device();
         let number = |device: u32| libc::makedev(device >> 20, device & 0xf_ffff);
         self.systems.iter().map(device).filter(|&device| wanted.contains(&number(device))).collect()
     }
@@ -143,7 +144,7 @@ impl Scopes {
     }
 
     /// The file system of a device, if its files can be steered.
-    pub(crate) fn system(&self, device: u32) -> Option<&FileSystem> {
+    pub(crate) fn system(&self, device: u32) -> Option<&Arc<FileSystem>> {
         self.systems.iter().find(|system| system.device() == device)
     }
 
@@ -215,7 +216,7 @@ impl Scopes {
 
     fn add_system(&mut self, system: FileSystem) {
         if self.system(system.device()).is_none() {
-            self.systems.push(system);
+            self.systems.push(Arc::new(system));
         }
     }
 }

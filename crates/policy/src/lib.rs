@@ -36,6 +36,7 @@
 mod boxed;
 mod control;
 pub mod guest;
+mod layout;
 pub mod managers;
 mod page;
 mod parameters;
@@ -47,6 +48,7 @@ pub mod registry;
 
 pub use boxed::{AnyPolicy, Hit};
 pub use control::{Charge, Control, Uncontrolled};
+pub use layout::Layout;
 pub use page::page;
 pub use parameters::{Kind, Parameter, Part, Settings};
 #[doc(hidden)]

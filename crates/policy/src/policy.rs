@@ -2,6 +2,7 @@
 
 use crate::control::{Control, Uncontrolled};
 use crate::guest::Host;
+use crate::layout::Layout;
 use crate::managers::Assignment;
 use crate::parameters::{Parameter, Settings};
 use crate::parts::prefetch::prefetch;
@@ -349,6 +350,8 @@ pub struct Setup {
     pub managers: Option<Arc<Assignment>>,
     /// Who makes it, for a policy that is written elsewhere.
     pub host: Option<Arc<dyn Host>>,
+    /// Where files lie on disks, for a policy in front of a file system. `None`: places are the disk's own.
+    pub layout: Option<Arc<dyn Layout>>,
 }
 
 impl Setup {
@@ -358,7 +361,17 @@ impl Setup {
     /// If the capacity is 0.
     pub fn new(capacity: u32, pages: u32, settings: Settings) -> Self {
         assert!(capacity > 0, "a cache holds at least one page");
-        Self { capacity, pages, page_size: 4096, device: None, settings, future: None, managers: None, host: None }
+        Self {
+            capacity,
+            pages,
+            page_size: 4096,
+            device: None,
+            settings,
+            future: None,
+            managers: None,
+            host: None,
+            layout: None,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! once, in `policies/mod.rs`.
 
 use crate::guest::{Host, Hosted};
+use crate::layout::Layout;
 use crate::managers::Assignment;
 use crate::parameters::{Kind, Parameter, Settings};
 pub use crate::policies::POLICIES;
@@ -77,6 +78,8 @@ pub struct Spec {
     pub managers: Option<Arc<Assignment>>,
     /// Who makes it, for a policy that is written elsewhere.
     pub host: Option<Arc<dyn Host>>,
+    /// Where files lie on disks, for a policy in front of a file system. `None`: places are the disk's own.
+    pub layout: Option<Arc<dyn Layout>>,
     /// What the user wrote.
     pub label: String,
 }
@@ -100,6 +103,7 @@ impl Spec {
             settings: Settings::defaults(info.parameters),
             managers: None,
             host: None,
+            layout: None,
             label: info.name.to_owned(),
         }
     }
@@ -130,7 +134,7 @@ impl Spec {
         let settings = Settings::parse(info.parameters, given).map_err(|error| format!("{name}: {error}"))?;
         check(info, &settings).map_err(|error| format!("{name}: {error}"))?;
         let label = std::iter::once(info.name).chain(text.split(':').skip(1)).collect::<Vec<_>>().join(":");
-        Ok(Self { info, settings, managers: None, host: None, label })
+        Ok(Self { info, settings, managers: None, host: None, layout: None, label })
     }
 
     /// Whether the policy, or a manager that it asks, needs to know the references to come.
@@ -184,6 +188,7 @@ impl Spec {
         Setup {
             managers: self.managers.clone(),
             host: self.host.clone(),
+            layout: self.layout.clone(),
             ..Setup::new(capacity, pages, self.settings.clone())
         }
     }

@@ -26,6 +26,7 @@ use crate::arrivals::Arrivals;
 use crate::budget::Budget;
 use crate::descriptors::Descriptors;
 use crate::error::Error;
+use crate::extents::{Extents, Finding};
 use crate::file_system::check_rights;
 use crate::files::Files;
 use crate::later::Later;
@@ -113,6 +114,8 @@ pub struct Options {
     pub follow: Option<Limits>,
     /// A recorder, which is called for each use.
     pub users: Option<Box<dyn Users>>,
+    /// What the pool's policy asks where files lie, if it asks at all.
+    pub extents: Option<Arc<Extents>>,
     /// Whose uses are one owner's.
     pub owners: Owners,
     /// Who manages, where the policy has managers; the first that fits holds.
@@ -149,6 +152,7 @@ pub(crate) struct State {
     watch: Watch,
     scopes: Scopes,
     files: Files,
+    finding: Option<Finding>,
     descriptors: Descriptors,
     steered: Steered,
     arrivals: Arrivals,
@@ -194,7 +198,8 @@ impl State {
         }
         Ok(Self {
             watch,
-            files: Files::new(&pool, shares::by_scope(&options, shares)),
+            files: Files::new(&pool, shares::by_scope(&options, shares), options.extents.clone()),
+            finding: options.extents.map(Finding::new),
             managing: Managing::new(&pool, Processes::new(options.owners), options.rules),
             descriptors: Descriptors::default(),
             steered: Steered::new(pool)?,
@@ -266,6 +271,9 @@ impl State {
         // What has left by this takes no room any more.
         let events = events + self.take_events(now);
         self.keep_size(now);
+        if let Some(finding) = &mut self.finding {
+            finding.go_on(&self.files, &self.scopes);
+        }
         if now.saturating_duration_since(self.tended) >= TEND {
             self.tended = now;
             let there = |object| self.steered.residents().has(object);
@@ -432,7 +440,8 @@ impl State {
     fn weigh(&mut self) {
         let users = if self.managing.is_possible() { self.files.bytes_of_users() } else { 0 };
         let files = self.steered.residents().bytes() + self.files.bytes() + users;
-        self.counts.memory = self.watch.memory() + files as u64;
+        let extents = self.finding.as_ref().map_or(0, Finding::bytes);
+        self.counts.memory = self.watch.memory() + (files + extents) as u64;
     }
 
     fn show(&mut self) {

@@ -50,7 +50,7 @@ impl Played {
         let spec = Spec::parse(policy).expect("a policy");
         let pool = Arc::new(Pool::new(Config::elsewhere(CACHE * PAGE, spec)).expect("a pool"));
         let share = |share: Share| pool.share_together(share).expect("it fits");
-        let mut files = Files::new(&pool, shares.map(|of| of.map(share)).to_vec());
+        let mut files = Files::new(&pool, shares.map(|of| of.map(share)).to_vec(), None);
         for (scope, inode) in [1, 2].into_iter().enumerate() {
             files.add(&pool, id(inode), None, scope);
         }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::file_system::FileSystem;
 use crate::steered::PAGE;
-use forebay_policy::Spec;
+use forebay_basis::Place;
+use forebay_policy::{Layout, Spec};
 use forebay_pool::device::MemoryDevice;
 use forebay_pool::{Config, VolumeConfig};
 use rustix::fs::Advice;
@@ -12,6 +13,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Pages of the cache, and of the file that is read.
 const CACHE: u64 = 96;
@@ -31,8 +33,8 @@ fn folder() -> Option<tempfile::TempDir> {
     None
 }
 
-fn pool(policy: &str) -> Arc<Pool> {
-    let spec = Spec::parse(policy).expect("a policy");
+fn pool(policy: &str, layout: Option<Arc<dyn Layout>>) -> Arc<Pool> {
+    let spec = Spec { layout, ..Spec::parse(policy).expect("a policy") };
     Arc::new(Pool::new(Config::elsewhere(CACHE * PAGE, spec)).expect("a pool"))
 }
 
@@ -42,7 +44,7 @@ fn state(policy: &str, directory: &Path) -> State {
 }
 
 fn state_of(policy: &str, options: Options) -> State {
-    let pool = pool(policy);
+    let pool = pool(policy, options.extents.clone().map(|extents| extents as _));
     let shares = shares::make(&pool, &options).expect("they fit");
     let mut state = State::new(pool, options, &shares, &Shared::new(CACHE, None)).expect("a state");
     state.begin_walks();
@@ -111,7 +113,7 @@ fn every_policy_has_the_simulator_s_hits_in_the_kernel_s_cache() {
     for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
         let pages = (0..20).find_map(|_| steered_by(&spec.label, folder.path()));
         let Pages { kernel_hits, kernel_misses, .. } = pages.expect("events are lost each of 20 times");
-        let simulator = pool(&spec.label);
+        let simulator = pool(&spec.label, None);
         let volume = simulator.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new("simulated"));
         let handle = simulator.handle().expect("a handle");
         for page in trace() {
@@ -351,4 +353,32 @@ fn a_file_of_several_names_is_known_as_such_while_a_walk_finds_it() {
     state.look_up_all(&mut || false);
     assert!(state.linked.is_empty());
     drop(file);
+}
+
+#[test]
+fn dulo_learns_where_files_lie_and_that_one_was_cut() {
+    let Some(folder) = folder() else { return };
+    let file = cold(folder.path().join("file"), FILE);
+    let (scopes, extents) = (vec![Scope::Directory(folder.path().to_owned())], Extents::new(CACHE));
+    let mut state = state_of("dulo", Options { scopes, extents: Some(Arc::clone(&extents)), ..Options::default() });
+    let read = |state: &mut State, page: u64| {
+        file.read_exact_at(&mut [0; 1], page * PAGE).expect("a read");
+        state.turn(Instant::now());
+    };
+    (0..FILE).for_each(|page| read(&mut state, page));
+    let object = state.files.iter().next().expect("it is steered").volume.id();
+    let at = |block| extents.on_disk(Place { object, block });
+    let end = Instant::now() + Duration::from_secs(20);
+    while at(0).is_none() {
+        assert!(Instant::now() < end, "where the file lies was not found within 20 s");
+        state.turn(Instant::now());
+    }
+    let [first, next] = [0, 1].map(|block| at(block).expect("it is known"));
+    assert_eq!((next.object, next.block), (first.object, first.block + 1), "it was written in order");
+    assert!(at(FILE).is_none(), "it ends there");
+    // What this process does itself is taken for steering.
+    let cut = Command::new("truncate").args(["--size", "0"]).arg(folder.path().join("file")).status();
+    assert!(cut.expect("it runs").success());
+    state.turn(Instant::now());
+    assert!(at(0).is_none(), "it lies nowhere any more");
 }

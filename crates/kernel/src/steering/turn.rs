@@ -114,6 +114,10 @@ impl Turn<'_> {
                 self.arrivals.take(object, left, &mut |arrival| {
                     self.steered.added(&volume, arrival.first, arrival.count.into());
                 });
+                // A file that is cut has given its blocks back.
+                if !event.reclaim && !event.own {
+                    self.files.has_moved(object);
+                }
                 // A page that was mapped leaves by the kernel's reclaim, at this process's word.
                 self.steered.removed(&volume, event.first, event.count.into(), event.reclaim && !event.own);
             }

@@ -54,7 +54,7 @@ pub(crate) fn steer(
             "--memory auto: the limit leaves {left}: raise it, so that {least} are left"
         )));
     }
-    let (cache, most) = options.make_cache()?;
+    let (cache, most) = options.make_cache(None)?;
     let make_group = || if options.observe { Group::new() } else { Group::of_memory(options.cache_size()) };
     let group = program.is_some().then(make_group).transpose()?;
     let groups: Vec<_> =

@@ -8,6 +8,7 @@ use crate::steering::folio_limit::FolioLimit;
 use crate::steering::options::SteerOptions;
 use crate::words::Size;
 use forebay_kernel::Scope;
+use forebay_policy::Layout;
 use std::process;
 use std::sync::Arc;
 
@@ -25,12 +26,13 @@ impl SteerOptions {
         self.folio_limit.map(limit).transpose()
     }
 
-    /// A cache whose frames hold no bytes, and the most bytes that it may be resized to.
-    pub(crate) fn make_cache(&self) -> Result<(Arc<Cache>, u64), Error> {
+    /// A cache whose frames hold no bytes, and the most bytes that it may be resized to. `layout`: where what it caches lies on disks.
+    pub(crate) fn make_cache(&self, layout: Option<Arc<dyn Layout>>) -> Result<(Arc<Cache>, u64), Error> {
         self.check_memory(memory::limit())?;
         memory::keep_no_large_blocks();
         self.check_addresses(memory::addresses_left())?;
-        let config = self.config(memory::most_pages_elsewhere(self.cache_size()));
+        let mut config = self.config(memory::most_pages_elsewhere(self.cache_size()));
+        config.policy.layout = layout;
         let most = config.most_capacity;
         let name = if self.memory.is_some() { MEMORY } else { SHARED };
         Ok((Arc::new(Cache::new(name, config)?), most))

@@ -49,7 +49,7 @@ use crate::steering::recording::{Ender, Held, Recording};
 use crate::steering::shares::{ShareOptions, check_fit};
 use crate::words::{Room, Size};
 use forebay_basis::show_bytes;
-use forebay_kernel::{Counts, ReadAhead, Scope, Steering};
+use forebay_kernel::{Counts, Extents, ReadAhead, Scope, Steering};
 use forebay_owning::Managers;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,8 @@ fn watch(
     let follow = options.limits()?;
     let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
     check_fit(&options.shares, options.cache_size())?;
-    let (cache, most) = options.make_cache()?;
+    let extents = Extents::new(options.cache_size() / PAGE);
+    let (cache, most) = options.make_cache(Some(Arc::clone(&extents) as _))?;
     let only_users = recording.is_some();
     let limit = recording.as_ref().and_then(|recording| recording.limit);
     let users = Uses::new(Arc::clone(&frame.recorder), limit.unwrap_or(u64::MAX));
@@ -157,7 +158,9 @@ fn watch(
     let owners = owners.into();
     let observe = options.observe;
     let shares = options.shared();
-    let of_kernel = forebay_kernel::Options { scopes, shares, observe, only_users, follow, users, owners, rules };
+    let extents = Some(extents);
+    let of_kernel =
+        forebay_kernel::Options { scopes, shares, observe, only_users, follow, users, extents, owners, rules };
     let mut early = Vec::new();
     let mut stops = || {
         early.extend(requests.try_iter());

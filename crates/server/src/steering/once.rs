@@ -62,7 +62,7 @@ pub fn lower(options: &SteerOptions, has_program: bool) -> Result<Lowered, Error
     let _claims = options.claim()?;
     folio_limit::put_back_left();
     let options = &options.clone().at_most(limits.as_ref());
-    let (cache, _) = options.make_cache()?;
+    let (cache, _) = options.make_cache(None)?;
     let of_kernel = Options { scopes: options.scopes(), follow: limits, ..Options::default() };
     let steering = Steering::start(Arc::clone(&cache.pool), of_kernel, &mut || false)?;
     let (mut least, mut since) = (u64::MAX, Instant::now());

@@ -15,7 +15,7 @@
 //! A seek is a miss whose block does not follow the one fetched before it. The pages that LRU holds and the cache does not are ghosts.
 
 use crate::parts::list::{List, Nodes};
-use crate::policy::{Caller, Reference};
+use crate::policy::Caller;
 use forebay_basis::Place;
 
 /// The least of the eviction section, as a share of the cache and in pages: with less there would be nothing to win or to lose.
@@ -111,9 +111,14 @@ impl Adaptive {
         self.capacity - ((f64::from(self.capacity) * self.share) as u32).max(least)
     }
 
-    /// A page is referenced: one that hits, or one that is going to be admitted, whose block has been fetched before or not.
-    pub(super) fn reference(&mut self, reference: &Reference, hit: bool, again: bool, resident: impl Fn(u32) -> bool) {
-        let page = reference.page;
+    /// A page is referenced: one that hits, or one that is going to be admitted, whose block has been fetched before or not. `at`: where that lies.
+    pub(super) fn reference(
+        &mut self,
+        page: u32,
+        at: impl FnOnce() -> Place,
+        (hit, again): (bool, bool),
+        resident: impl Fn(u32) -> bool,
+    ) {
         let linked = self.nodes.is_linked(page);
         self.ghosts -= u32::from(linked && !hit);
         let held = linked && !self.nodes[page];
@@ -134,8 +139,12 @@ impl Adaptive {
             }
             self.recency.push_front(&mut self.nodes, page);
         }
-        let ours = !hit && self.ours.fetch(reference.place);
-        let theirs = !held && self.theirs.fetch(reference.place);
+        if hit && held {
+            return;
+        }
+        let at = at();
+        let ours = !hit && self.ours.fetch(at);
+        let theirs = !held && self.theirs.fetch(at);
         self.seeks += u32::from(theirs);
         match (ours, theirs) {
             (false, true) => self.learn(1),

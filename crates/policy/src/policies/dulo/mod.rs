@@ -32,6 +32,9 @@
 //!   the correlation buffer.
 //! - The block table's nodes have 64 entries, not 512, and its global directory is a B-tree: several disks or
 //!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
+//! - In front of a file system (`forebay steer`) block numbers are the disk's, as far as they are known. A block that has no place on the disk yet,
+//!   as it has not been written, has its place in the file instead: file systems lay out neighbours together. The paper has such pages
+//!   be random. Timestamps are kept by places in files, so they outlive a change of the layout. `numbers=file` knows no disk.
 //! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do. Of objects nothing else
 //!   is kept, so those that are gone are reclaimed with the oldest blocks. Blocks that are discarded lose their timestamps at once, resident or not.
 //!
@@ -39,7 +42,7 @@
 //! inactive ones are refused.
 //!
 //! Reference figures: Table I, 95.0 and 66.5 ms, reference by reference; device time on real traces beside that of LRU, in
-//! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `longest`, `distance`, `gap`; the last three are the paper's.
+//! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `longest`, `distance`, `gap`, `numbers`; the three before the last are the paper's.
 //! Memory: 4 bytes a page (its slot), 9 for LRU beside it if the size adapts, up to 32 for the block table (8 where blocks lie close), 44 a frame, 32
 //! for each block of the bank; and 64 KiB that do not depend on the size. Ghosts: what LRU would hold and DULO does not.
 
@@ -49,6 +52,7 @@ mod block_table;
 mod eviction;
 mod sequence;
 
+use crate::layout::Layout;
 use crate::parameters::{Kind, Parameter, Part};
 use crate::parts::list::{List, Nodes};
 use crate::parts::slots::PageSlots;
@@ -60,6 +64,7 @@ use eviction::Eviction;
 use forebay_basis::Place;
 use sequence::{Member, Rules};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The block table's memory for each page number.
 const TABLE_BYTES_PER_PAGE: usize = 32;
@@ -82,7 +87,7 @@ enum At {
 /// What is known of a block while it is resident.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
-    /// Its LBN, and the disk or file that this is in.
+    /// Its number, and the disk or file that this is in: what it is known by, whatever its file's layout.
     block: u64,
     object: u32,
     /// How many blocks its sequence has, in the eviction section.
@@ -114,6 +119,8 @@ pub struct Dulo {
     bank_max: u32,
     table: BlockTable,
     rules: Rules,
+    /// Where files lie on disks.
+    layout: Option<Arc<dyn Layout>>,
     /// The bank while it is sequenced, kept lest that allocate.
     members: Vec<Member>,
     capacity: u32,
@@ -166,6 +173,12 @@ impl Policy for Dulo {
                 kind: Kind::Integer { least: 1, most: 1024 },
                 default: "1",
             },
+            Parameter {
+                name: "numbers",
+                help: "the block numbers of files: the disk's where the file system tells them, or the places in files",
+                kind: Kind::Choice(&["disk", "file"]),
+                default: "disk",
+            },
         ],
         uses: Uses { place: true, request: false },
         ghosts: 1,
@@ -197,6 +210,7 @@ impl Policy for Dulo {
             bank_max: 0,
             table: BlockTable::new(TABLE_BYTES_PER_PAGE * setup.pages as usize),
             rules,
+            layout: setup.layout.clone().filter(|_| setup.settings.choice("numbers") == "disk"),
             members: Vec::new(),
             capacity: setup.capacity,
             page_size: setup.page_size,
@@ -233,7 +247,8 @@ impl Policy for Dulo {
 
     fn hit(&mut self, reference: &Reference) {
         if let Some(adaptive) = &mut self.adaptive {
-            adaptive.reference(reference, true, false, |page| self.slots.of(page).is_some());
+            let at = || lies(self.layout.as_deref(), reference.place);
+            adaptive.reference(reference.page, at, (true, false), |page| self.slots.of(page).is_some());
         }
         let slot = self.slots.of(reference.page).expect("a hit is of a resident page");
         let block = &mut self.nodes[slot];
@@ -264,9 +279,11 @@ impl Policy for Dulo {
         if self.len() == self.capacity {
             self.evict(caller)?;
         }
+        // Asked for now, it is known by the time that the block's sequence is formed.
+        let at = lies(self.layout.as_deref(), reference.place);
         if let Some(adaptive) = &mut self.adaptive {
             let again = self.table.timestamps(reference.place).newest > 0;
-            adaptive.reference(reference, false, again, |page| self.slots.of(page).is_some());
+            adaptive.reference(reference.page, || at, (false, again), |page| self.slots.of(page).is_some());
             let wanted = adaptive.buffer();
             let (least, most) = (self.correlation_max.saturating_sub(STEP), self.correlation_max.saturating_add(STEP));
             self.correlation_max = wanted.clamp(least, most);
@@ -391,6 +408,11 @@ impl Policy for Dulo {
     }
 }
 
+/// Where a block lies on its disk; as long as that is not known, where it lies in its file.
+fn lies(layout: Option<&dyn Layout>, place: Place) -> Place {
+    layout.and_then(|layout| layout.on_disk(place)).unwrap_or(place)
+}
+
 /// Takes a block out of the list that it is in, other than the active one.
 fn take(nodes: &mut Nodes<Block>, slot: u32, correlation: &mut List, bank: &mut List, eviction: &mut Eviction) {
     match nodes[slot].at {
@@ -497,7 +519,8 @@ impl Dulo {
         while let Some(slot) = self.bank.back() {
             self.bank.remove(&mut self.nodes, slot);
             let (place, depth) = (self.place(slot), self.members.len() as u32);
-            self.members.push(Member { slot, place, timestamps: self.table.timestamps(place), depth, size: 0 });
+            let (timestamps, place) = (self.table.timestamps(place), lies(self.layout.as_deref(), place));
+            self.members.push(Member { slot, place, timestamps, depth, size: 0 });
         }
         self.rules.form(&mut self.members);
         for &Member { slot, size, .. } in &self.members {

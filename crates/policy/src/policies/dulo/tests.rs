@@ -157,3 +157,42 @@ fn where_a_loop_just_fits_into_lru_nothing_is_lost() {
     let (fixed, _) = seeks::<Dulo>(1_030, &[("correlation", "20%")], blocks());
     assert!(adapts <= lru + lru / 50 && fixed > 2 * lru, "{adapts} {lru} {fixed}");
 }
+
+/// Two blocks of a file lie far from each other, and each beside one of the next file.
+#[derive(Debug)]
+struct Torn;
+
+impl Layout for Torn {
+    fn on_disk(&self, place: Place) -> Option<Place> {
+        let block = (1000 * place.block) + u64::from(place.object);
+        (place.block < 6).then_some(Place { object: u32::MAX, block })
+    }
+}
+
+/// The mean sequence of blocks that were fetched in this order, one file after the other or across them.
+fn mean_sequence(settings: &[(&str, &str)], layout: Option<Arc<dyn Layout>>, blocks: impl Iterator<Item = (u32, u64)>) -> f64 {
+    let given = [("correlation", "0"), ("bank", "50%")].iter().chain(settings).copied();
+    let settings = Settings::parse(Dulo::INFO.parameters, given).unwrap();
+    let mut dulo = Dulo::new(&Setup { layout, ..Setup::new(48, 1000, settings) });
+    let mut caller = AnyVictim(Vec::new());
+    for (page, (object, block)) in blocks.enumerate() {
+        let reference = Reference { place: Place { object, block }, ..Reference::of(page as u32) };
+        dulo.miss(&reference, &mut caller).unwrap();
+    }
+    dulo.check_invariants();
+    dulo.eviction.mean_sequence()
+}
+
+#[test]
+fn sequences_are_those_of_the_disk_where_it_is_known() {
+    let torn = || Some(Arc::new(Torn) as Arc<dyn Layout>);
+    let by_file = || (0..6).flat_map(|file| (0..4).map(move |block| (file, block)));
+    let across = || (0..4).flat_map(|block| (0..6).map(move |file| (file, block)));
+    assert_eq!(mean_sequence(&[], None, by_file()), 4.0);
+    assert_eq!(mean_sequence(&[], torn(), by_file()), 1.0, "neighbours in a file are far apart");
+    assert_eq!(mean_sequence(&[], None, across()), 1.0);
+    assert_eq!(mean_sequence(&[], torn(), across()), 6.0, "small files lie side by side");
+    assert_eq!(mean_sequence(&[("numbers", "file")], torn(), across()), 1.0);
+    // Of blocks 6 and 7 no place is known.
+    assert_eq!(mean_sequence(&[], torn(), (0..12).flat_map(|file| (6..8).map(move |block| (file, block)))), 2.0);
+}
