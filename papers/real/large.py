@@ -123,7 +123,10 @@ class Sqlite(Program):
     given one large block for its pages: those that it allocates one by one are small, and nothing of them would be paged."""
 
     name, needs, sizes = "sqlite", ("sqlite3",), "25"
-    rows, asked = 200_000, 20_000
+    rows, asked, slots = 200_000, 20_000, 7600
+
+    def enlarge(self, times):
+        self.rows, self.asked, self.slots = self.rows * times, self.asked * times, self.slots * times
 
     def fill(self, directory):
         dice = random.Random(7)
@@ -135,7 +138,7 @@ class Sqlite(Program):
         (directory / "asked.sql").write_text(make + asks)
 
     def words(self, directory):
-        return ["sqlite3", "-batch", "-pagecache", "4368", "7600", ":memory:", f".read {directory}/asked.sql"]
+        return ["sqlite3", "-batch", "-pagecache", "4368", self.slots, ":memory:", f".read {directory}/asked.sql"]
 
 
 class Redis(Program):
@@ -143,6 +146,9 @@ class Redis(Program):
 
     name, needs, sizes = "redis", ("redis-server", "redis-cli"), "25"
     keys, asked = 30_000, 20_000
+
+    def enlarge(self, times):
+        self.keys, self.asked = self.keys * times, self.asked * times
 
     def fill(self, directory):
         dice = random.Random(7)
@@ -160,6 +166,80 @@ class Redis(Program):
         # As many lines as answers: what is not there has an empty one.
         work = f"{client} --pipe <sets >/dev/null && test $({client} <gets | grep -c v) = {self.asked}"
         return {self.name: shell(directory, f"{server} & server=$!; {wait}; {work}; done=$?; {client} SHUTDOWN NOSAVE; wait $server; exit $done")}
+
+
+class Dictionary(Program):
+    """A large dictionary of Python's, looked up at random; most keys are among the tenth that is asked for most."""
+
+    name, needs, sizes = "dictionary", ("python3",), "50,75"
+    keys, asked = 60_000, 400_000
+
+    def enlarge(self, times):
+        self.keys, self.asked = self.keys * times, self.asked * times
+
+    script = """
+import random, sys
+keys, asked = map(int, sys.argv[1:])
+values = {key: str(key) * 70 for key in range(keys)}
+dice = random.Random(7)
+for _ in range(asked):
+    key = dice.randrange(keys // 10 if dice.random() < 0.9 else keys)
+    if values[key] != str(key) * 70:
+        sys.exit("a value is wrong")
+"""
+
+    def fill(self, directory):
+        (directory / "dictionary.py").write_text(self.script)
+
+    def words(self, directory):
+        return ["/usr/bin/python3", "-S", "-E", directory / "dictionary.py", self.keys, self.asked]
+
+
+class Java(Program):
+    """A map of Java's whose values are asked for as the dictionary's, one in ten of them replaced, so that its collector works."""
+
+    name, needs, sizes = "java", ("java", "javac"), "50,75"
+    keys, asked, heap = 60_000, 400_000, 128
+
+    def enlarge(self, times):
+        self.keys, self.asked, self.heap = self.keys * times, self.asked * times, self.heap * times
+
+    source = """
+import java.util.HashMap;
+import java.util.Random;
+
+public class Values {
+    static byte[] value(int key) {
+        byte[] bytes = new byte[1000];
+        bytes[0] = (byte) key;
+        bytes[999] = (byte) (key >> 8);
+        return bytes;
+    }
+
+    public static void main(String[] words) {
+        int keys = Integer.parseInt(words[0]), asked = Integer.parseInt(words[1]);
+        HashMap<Integer, byte[]> values = new HashMap<>();
+        for (int key = 0; key < keys; key++)
+            values.put(key, value(key));
+        Random dice = new Random(7);
+        for (int turn = 0; turn < asked; turn++) {
+            int key = dice.nextInt(dice.nextInt(10) < 9 ? keys / 10 : keys);
+            byte[] bytes = values.get(key);
+            if (bytes[0] != (byte) key || bytes[999] != (byte) (key >> 8))
+                System.exit(9);
+            if (dice.nextInt(10) == 0)
+                values.put(key, value(key));
+        }
+    }
+}
+"""
+
+    def fill(self, directory):
+        (directory / "Values.java").write_text(self.source)
+        run("javac", "-d", directory, directory / "Values.java")
+
+    def words(self, directory):
+        return ["java", "-XX:+UseSerialGC", f"-Xmx{self.heap}m", "-cp", directory, "Values", self.keys, self.asked]
 
 
 class Matrix(Program):

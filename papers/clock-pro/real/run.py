@@ -22,7 +22,8 @@ import sessions  # noqa: E402
 import stage  # noqa: E402
 from volumes.checks import Failed, run  # noqa: E402
 
-PROGRAMS = {program.name: program for program in (large.Gnuplot, large.Gzip, large.Gap)}
+PAPER = (large.Gnuplot, large.Gzip, large.Gap)
+PROGRAMS = {program.name: program for program in (*PAPER, large.Redis, large.Sqlite, large.Dictionary, large.Java)}
 # Of beside.c: pages of the program, and its rounds. The file is accessed some sixteen times as often as the paper's matrix has faults alone.
 PAGES, ROUNDS = 1024, {"sor": 5, "sort": 1}
 ACCESSES = 80_000
@@ -33,7 +34,7 @@ SHARES = (25, 50, 75, 95, 105)
 
 def options():
     parser = paging.options(__doc__, delay="desktop-7200", policies="clock,linux,clock-pro,lru,car,kernel")
-    parser.add_argument("--parts", default=",".join((*PROGRAMS, *ROUNDS)), help="which programs, alone or beside accesses to a file")
+    parser.add_argument("--parts", default=",".join((*(program.name for program in PAPER), *ROUNDS)), help="which programs, alone or beside accesses to a file")
     return parser.parse_args()
 
 

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Look after the programs whose memory a process has steered that was killed. `forebay steer --memory` starts it.
+/// Look after programs whose memory was steered until a moment ago. `forebay steer --memory` starts it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Control groups of these programs

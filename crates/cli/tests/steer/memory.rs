@@ -119,7 +119,7 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
     }
     assert!(mru.0 < lru.0 * 3 / 4, "faults a round: {} under MRU, {} under LRU", mru.0, lru.0);
     survives_kills(pages, &groups);
-    lives_at_a_limit_of_its_own(pages);
+    ["KILL", "TERM"].into_iter().for_each(|end| lives_at_a_limit_of_its_own(pages, end));
     observes(pages);
 }
 
@@ -141,25 +141,25 @@ fn survives_kills(pages: &str, groups: &Path) {
     assert_eq!(program.end(), Some(0), "a byte is wrong: {}", program.log);
 }
 
-/// The process that steers a group at its limit is killed. A program there that pages hard is not: pages that come back are made inactive by the guard.
-fn lives_at_a_limit_of_its_own(pages: &str) {
+/// Steering of a group at its limit ends, and the kernel does not kill the program there, which pages hard: the guard has it count what it may reclaim.
+fn lives_at_a_limit_of_its_own(pages: &str, end: &str) {
     let above = Path::new("/sys/fs/cgroup/memory");
     if !above.exists() {
         return skip("version 1 of control groups does not limit memory here");
     }
     let group = Group::new(above);
     fs::write(group.0.join("memory.limit_in_bytes"), "34M").expect("it is limited");
-    let script = format!("echo $$ > {}; exec {pages} 128 12 2>&1", group.0.join("cgroup.procs").display());
+    let script = format!("echo $$ > {}; exec {pages} 128 8 2>&1", group.0.join("cgroup.procs").display());
     let mut program = Running::start(Command::new("sh").args(["-c", &script]));
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     let mut steering = Running::start(command.args(["steer", "--memory", "32MiB", "--cgroup"]).arg(&group.0));
     steering.wait_for("steering the memory of");
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(2));
     assert_eq!(guards(&group.0), 1, "one waits for the end of the process that steers");
     let twice = forebay(&["steer", "--memory", "32MiB", "--cgroup", group.0.to_str().expect("text")]);
     assert_eq!(twice.status.code(), Some(1));
     assert!(text(&twice.stderr).contains("is steered by another forebay steer"), "{}", text(&twice.stderr));
-    steering.signal("KILL");
+    steering.signal(end);
     steering.end();
     assert_eq!(program.end(), Some(0), "it was killed, or a byte is wrong: {}", program.log);
     wait_until("the guard has nothing left to do", || guards(&group.0) == 0);

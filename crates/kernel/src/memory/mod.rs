@@ -5,8 +5,8 @@
 //!   look     what reference bits tell, at the end of an epoch
 //!   epoch    when that is
 //!   tending  which processes there are, and how much they have
-//!   ending   steering ends, and no program suffers by it
-//!   guard    the same where the process that steers was killed, by another one
+//!   lists    the kernel is to know how long its lists are
+//!   guard    after the end, too: by another process
 //!   spaces   processes, and what lies where in their memory
 //! machine    what is asked of the machine, behind one trait
 //!   walk     by the kernel's page tables
@@ -18,10 +18,10 @@
 //! What the policy makes of it is in `steered`, as for the page cache. A page is written to swap space before it leaves, by the kernel, and comes back by a fault: nothing
 //! can be lost, and without this thread the kernel goes on with its own lists.
 
-mod ending;
 mod epoch;
 mod faults;
 mod guard;
+mod lists;
 mod look;
 mod machine;
 mod paging;

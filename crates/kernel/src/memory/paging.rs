@@ -215,6 +215,8 @@ pub(super) struct State {
     /// Faults that were lost by the last look at all memory.
     pub(super) lost: u64,
     pub(super) tended: Instant,
+    /// There were faults since processes were looked after last.
+    pub(super) faulted: bool,
     /// When it was weighed last what the kernel reclaims, and how many pages the policy had let go by then.
     weighed: (Instant, u64),
     /// Pages that may not leave, as they were counted when all memory was looked at.
@@ -256,6 +258,7 @@ impl State {
             counts: Counts::default(),
             lost: 0,
             tended: now,
+            faulted: false,
             weighed: (now, 0),
             others: 0,
             own: 0,
@@ -282,7 +285,6 @@ impl State {
             std::thread::sleep(pause);
         }
         self.show();
-        self.end_softly(&mut events);
     }
 
     /// Takes faults, and has pages leave. How many faults there were.
@@ -291,6 +293,7 @@ impl State {
         let count = events.drain(MOST_FAULTS, &mut |fault| taken.push(fault));
         self.counts.faults += count as u64;
         self.epoch.faulted(count);
+        self.faulted |= count > 0;
         if count > 0 && self.has_freed() && self.epoch.may_end_early(now) {
             self.look(Where::Known);
         }

@@ -112,13 +112,6 @@ impl Space {
         self.read_resident();
     }
 
-    /// Pages that it has in swap space.
-    pub(crate) fn swapped(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.number)).ok()?;
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmSwap:"))?.trim().strip_suffix(" kB")?;
-        kib.parse::<u64>().ok().map(|kib| kib << 10 >> PAGE.trailing_zeros())
-    }
-
     /// Asks how much of it is in memory.
     pub(crate) fn read_resident(&mut self) {
         if self.process.held.is_none() {
@@ -157,11 +150,6 @@ fn areas(maps: &str) -> Vec<(Range<u64>, Kind)> {
         }
     }
     areas
-}
-
-/// The memory that may leave, in pages, by a `/proc/PID/maps`.
-pub(super) fn memory_of(maps: &str) -> impl Iterator<Item = Range<u64>> {
-    areas(maps).into_iter().filter(|(_, kind)| *kind == Kind::Memory).map(|(pages, _)| pages)
 }
 
 /// The processes that are steered.

@@ -1,5 +1,6 @@
 //! Which processes are steered, how much memory they have, and whether faults were lost.
 
+use super::lists;
 use super::look::Where;
 use super::paging::{Events, FEW, MANY, State};
 use crate::scopes::within;
@@ -42,6 +43,9 @@ impl State {
     /// Looks which processes there are, and whether faults were lost.
     pub(super) fn tend(&mut self, events: &mut Events, now: Instant) {
         self.tended = now;
+        if std::mem::take(&mut self.faulted) && !self.observe {
+            lists::refresh(&events.groups);
+        }
         let mut there = HashSet::new();
         for group in events.groups.iter().flat_map(|group| within(group)) {
             let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();

@@ -1,10 +1,9 @@
-//! The process that looks after steered programs once the one that steers was killed.
+//! The process that looks after steered programs once the one that steers has ended, however it did.
 
 use crate::error::Error;
 use crate::inherited::ignore;
 use crate::steering::claim::{Claim, Of};
 use forebay_kernel::memory;
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -29,15 +28,15 @@ impl Guard {
         command.arg(WORD).arg("--").args(groups).process_group(0).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let started = command.spawn().map(Self);
-        started
-            .map_err(|error| Error::Failed(format!("no process looks after programs if this one is killed: {error}")))
+        started.map_err(|error| {
+            Error::Failed(format!("no process can look after programs when this one has ended: {error}"))
+        })
     }
 
-    /// Steering has ended in order, so there is nothing to look after.
+    /// No page has left, so there is nothing to look after.
     pub(crate) fn end(mut self) {
-        if let Some(mut alive) = self.0.stdin.take() {
-            let _ = alive.write_all(b"\n");
-        }
+        // It may have ended by itself.
+        let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }

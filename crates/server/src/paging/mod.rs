@@ -136,7 +136,7 @@ struct Memory {
     /// The most bytes that may be asked for.
     most: u64,
     paging: Mutex<Paging>,
-    /// It acts if this process does not say that it ends in order.
+    /// It acts when this process has ended.
     guard: Mutex<Option<Guard>>,
     /// What is steered.
     name: String,
@@ -242,7 +242,7 @@ impl Service for Memory {
     fn stop(&self) -> Result<(), Error> {
         self.ends.begin();
         self.paging().stop();
-        if self.ends.check().is_ok() {
+        if self.paging().counts().pages.dropped == 0 {
             let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
             guard.into_iter().for_each(Guard::end);
         }
