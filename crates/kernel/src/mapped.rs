@@ -86,28 +86,51 @@ fn ask(process: u32, id: FileId, pages: &[Range<u64>]) -> io::Result<bool> {
     Ok(!mappings.is_empty())
 }
 
-/// What this process has freed leaves its memory, and what of its program and libraries only the start has needed. What is used again comes back by a fault. It is a third of what
-/// the process takes beside a small cache.
-pub(crate) fn page_out_own_start() -> io::Result<()> {
+/// What of its own memory a process can do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// Its program and libraries, which are in files.
+    Program,
+    /// Its data, too, which swap space takes.
+    All,
+}
+
+/// What this process has freed leaves its memory, and what only the start has needed. What is used again comes back by a fault. It is a third of what the process takes beside a
+/// small cache.
+pub(crate) fn page_out_own_start(own: Own) -> io::Result<()> {
     #[cfg(target_env = "gnu")]
     // SAFETY: the C library's allocator gives back what nobody has.
     unsafe {
         libc::malloc_trim(0);
     }
-    let own = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+    let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let maps = fs::read("/proc/self/maps")?;
-    let ranges: Vec<libc::iovec> = String::from_utf8_lossy(&maps).lines().filter_map(of_program).collect();
-    advise(&own, &ranges, libc::MADV_PAGEOUT)
+    let maps = String::from_utf8_lossy(&maps);
+    // Pages that another process of this program has, too, do not leave by the call below.
+    for code in maps.lines().filter(|line| is_code(line)).filter_map(|line| leaves(Own::Program, line)) {
+        // SAFETY: nobody has written to this, or may: what is used again is read from the file.
+        unsafe {
+            libc::madvise(code.iov_base, code.iov_len, libc::MADV_DONTNEED);
+        }
+    }
+    let ranges: Vec<libc::iovec> = maps.lines().filter_map(|line| leaves(own, line)).collect();
+    advise(&process, &ranges, libc::MADV_PAGEOUT)
 }
 
-/// Where a line of `/proc/PID/maps` has pages of a program that nobody writes.
-fn of_program(line: &str) -> Option<libc::iovec> {
+/// Whether a line of `/proc/PID/maps` has a program's or a library's code.
+fn is_code(line: &str) -> bool {
+    Line::parse(line).is_some_and(|line| line.permissions == "r-xp" && line.inode != 0)
+}
+
+/// Where a line of `/proc/PID/maps` has private pages that leave: of a program those that nobody writes.
+fn leaves(own: Own, line: &str) -> Option<libc::iovec> {
     let line = Line::parse(line)?;
     let Range { start, end } = line.addresses;
-    let is =
-        line.permissions.starts_with('r') && line.permissions[1..].starts_with('-') && line.permissions.ends_with('p');
+    let is_private = line.permissions.starts_with('r') && line.permissions.ends_with('p');
+    let is_program = line.permissions[1..].starts_with('-') && line.inode != 0;
+    let is_data = line.permissions[1..].starts_with('w') && !line.name.starts_with("[v");
     let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: (end - start) as usize };
-    (is && line.inode != 0).then_some(range)
+    (is_private && (is_program || own == Own::All && is_data)).then_some(range)
 }
 
 /// Where a process has a part of a file, in bytes.
@@ -166,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_this_program_does_not_use_takes_no_memory() {
-        let of = |line: &str| of_program(line).map(|range| (range.iov_base as u64, range.iov_len));
+        let of = |line: &str| leaves(Own::Program, line).map(|range| (range.iov_base as u64, range.iov_len));
         assert_eq!(of("10000-14000 r-xp 00002000 08:01 77 /a"), Some((0x10000, 0x4000)));
         assert_eq!(of("10000-14000 r--p 00002000 08:01 77 /a b"), Some((0x10000, 0x4000)));
         for other in
@@ -174,13 +197,21 @@ mod tests {
         {
             assert_eq!(of(other), None, "{other}");
         }
+        assert!(is_code("10000-14000 r-xp 0 08:01 77 /a"));
+        // What was linked as the program started was written to.
+        assert!(!is_code("10000-14000 r--p 0 08:01 77 /a") && !is_code("10000-14000 r-xp 0 00:00 0 [vdso]"));
+        let all = |line: &str| leaves(Own::All, line).is_some();
+        assert!(all("10000-14000 rw-p 0 08:01 77 /a") && all("10000-14000 rw-p 0 00:00 0 [heap]"));
+        assert!(all("10000-14000 r-xp 0 08:01 77 /a"));
+        let not = ["10000-14000 rw-s 0 08:01 77 /a", "10000-14000 ---p 0 00:00 0", "10000-14000 r-xp 0 00:00 0 [vdso]"];
+        assert!(!not.into_iter().any(all));
         let of_files = || {
             let status = fs::read_to_string("/proc/self/status").expect("it is there");
             let line = status.lines().find_map(|line| line.strip_prefix("RssFile:")).expect("a line").trim().to_owned();
             line.trim_end_matches(" kB").parse::<u64>().expect("a number")
         };
         let before = of_files();
-        page_out_own_start().expect("a process may ask itself");
+        page_out_own_start(Own::Program).expect("a process may ask itself");
         assert!(of_files() < before, "{before} KiB");
     }
 

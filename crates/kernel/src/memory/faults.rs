@@ -13,13 +13,17 @@ use crate::bpf::layout::{Layout, Target};
 use crate::bpf::ring::Ring;
 use crate::bpf::system::{self, Attachment, MAPPABLE, Map, MapKind, Shared, Use};
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// Control groups that are known at most: those unused longest are forgotten, and told anew.
 const MOST_GROUPS: u32 = 4096;
-/// Bytes of the ring: 43,000 faults, as a program makes in a tenth of a second at the most.
-const RING: u32 = 1 << 20;
+/// Bytes of the ring: 43,000 faults, as a program makes in a tenth of a second at the most. A program with little memory makes them no more slowly, but each look after a
+/// loss is short: a quarter of that has them for more than a turn.
+const RING: RangeInclusive<u64> = 256 << 10..=1 << 20;
+/// A part of the size in this many is within these.
+const RING_PART: u64 = 256;
 /// Bytes of a record: the address; thread and process.
 const RECORD: usize = 16;
 
@@ -59,7 +63,8 @@ impl Faults {
     ///
     /// # Errors
     /// Missing rights, or a kernel without what is needed.
-    pub(crate) fn start(by: impl FnOnce(&Layout) -> Result<Groups, WatchError>) -> Result<Self, WatchError> {
+    pub(crate) fn start(size: u64, by: impl FnOnce(&Layout) -> Result<Groups, WatchError>) -> Result<Self, WatchError> {
+        let ring = 1_u32 << (size / RING_PART).clamp(*RING.start(), *RING.end()).ilog2();
         let description = std::fs::read(DESCRIPTION).map_err(WatchError::NoDescription)?;
         let btf = Btf::parse(&description)?;
         let layout = Layout::find(&btf)?;
@@ -69,7 +74,7 @@ impl Faults {
         };
         let groups = made(Map::create(MapKind::LruHash, "forebay_groups", [8, 4], MOST_GROUPS, 0))?;
         let lost_map = made(Map::create(MapKind::Array, "forebay_lost", [4, 8], 1, MAPPABLE))?;
-        let ring_map = made(Map::create(MapKind::Ring, "forebay_faults", [0, 0], RING, 0))?;
+        let ring_map = made(Map::create(MapKind::Ring, "forebay_faults", [0, 0], ring, 0))?;
         let page = system::page_bytes();
         let memory = |map, offset, bytes, writable| {
             Shared::map(map, offset, bytes, writable)
@@ -94,7 +99,7 @@ impl Faults {
             _attached: attached,
             lost: memory(&lost_map, 0, page, true)?,
             reader: memory(&ring_map, 0, page, true)?,
-            data: memory(&ring_map, page, page + RING as usize, false)?,
+            data: memory(&ring_map, page, page + ring as usize, false)?,
             groups,
             ring_map,
         })

@@ -4,6 +4,7 @@
 //! It asks no BPF program and knows no policy: the groups' processes and their faults are in `/proc`.
 
 use super::lists::refresh;
+use crate::mapped::{Own, page_out_own_start};
 use crate::scopes::within;
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,6 +29,9 @@ const MAJOR_FAULTS: usize = 9;
 /// # Errors
 /// `alive` cannot be read.
 pub fn guard(groups: &[PathBuf], mut alive: impl Read, mut steered_again: impl FnMut() -> bool) -> io::Result<()> {
+    if let Err(error) = page_out_own_start(Own::All) {
+        tracing::debug!("what only the start needed stays in memory: {error}");
+    }
     while alive.read(&mut [0])? > 0 {}
     let (begun, mut acts, mut faults) = (Instant::now(), 0, None);
     while acts < ACTS && begun.elapsed() < LONGEST && !steered_again() {

@@ -21,6 +21,7 @@ use crate::budget::Budget;
 use crate::error::Error;
 use crate::later::Later;
 use crate::limits::Limits;
+use crate::mapped::{self, Own};
 use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{PAGE, Pages, Steered};
 use crate::steering::Users;
@@ -39,6 +40,8 @@ const MOST_FAULTS: usize = 1 << 14;
 /// How long it sleeps between turns while pages come, and at most while nothing happens.
 const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
+/// All of the start is over by then.
+const SETTLES: Duration = Duration::from_secs(2);
 /// It goes before programs, of whose processor's time it takes a few per cent.
 const PRIORITY: i32 = -15;
 /// How often processes are looked up.
@@ -98,6 +101,13 @@ pub struct Counts {
     pub memory: u64,
 }
 
+/// What only the start of this process has needed leaves its memory.
+fn page_out_own(own: Own) {
+    if let Err(error) = mapped::page_out_own_start(own) {
+        tracing::debug!("what only the start needed stays in memory: {error}");
+    }
+}
+
 /// Programs' memory that is steered, until this is stopped or dropped.
 pub struct Paging {
     shared: Arc<Shared>,
@@ -130,7 +140,7 @@ impl Paging {
     pub fn start(pool: Arc<Pool>, mut options: Options) -> Result<Self, Error> {
         let scopes: Vec<Scope> = options.groups.iter().cloned().map(Scope::Group).collect();
         let hierarchy = Scopes::new(&scopes)?.hierarchy()?;
-        let faults = Faults::start(|layout| match hierarchy {
+        let faults = Faults::start(pool.capacity(), |layout| match hierarchy {
             Some(Hierarchy::Memory) => Ok(Groups::of_memory(layout)?),
             Some(Hierarchy::Unified) | None => Ok(Groups::Unified),
         })?;
@@ -272,11 +282,14 @@ impl State {
         if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY) {
             tracing::debug!("it has no priority: {error}");
         }
-        if let Err(error) = crate::mapped::page_out_own_start() {
-            tracing::debug!("what only the start needed stays in memory: {error}");
-        }
-        let mut pause = PAUSE;
+        page_out_own(Own::Program);
+        let settled = Instant::now() + SETTLES;
+        let (mut pause, mut settles) = (PAUSE, !self.observe);
         while !self.shared.stop.load(Ordering::Relaxed) {
+            if settles && Instant::now() >= settled {
+                settles = false;
+                page_out_own(Own::All);
+            }
             match self.turn(&mut events, Instant::now()) {
                 MOST_FAULTS.. => continue,
                 0 => pause = (pause * 2).min(LONGEST_PAUSE),

@@ -32,7 +32,7 @@ use crate::files::Files;
 use crate::later::Later;
 use crate::limits::Limits;
 use crate::managing::Managing;
-use crate::mapped::{self, Mapped};
+use crate::mapped::{self, Mapped, Own};
 use crate::pressure::Pressure;
 use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{Pages, Steered};
@@ -230,7 +230,7 @@ impl State {
         if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY) {
             tracing::debug!("it has no priority: {error}");
         }
-        if let Err(error) = mapped::page_out_own_start() {
+        if let Err(error) = mapped::page_out_own_start(Own::Program) {
             tracing::debug!("what only the start needed stays in memory: {error}");
         }
         let mut pause = PAUSE;
