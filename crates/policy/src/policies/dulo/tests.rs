@@ -170,7 +170,11 @@ impl Layout for Torn {
 }
 
 /// The mean sequence of blocks that were fetched in this order, one file after the other or across them.
-fn mean_sequence(settings: &[(&str, &str)], layout: Option<Arc<dyn Layout>>, blocks: impl Iterator<Item = (u32, u64)>) -> f64 {
+fn mean_sequence(
+    settings: &[(&str, &str)],
+    layout: Option<Arc<dyn Layout>>,
+    blocks: impl Iterator<Item = (u32, u64)>,
+) -> f64 {
     let given = [("correlation", "0"), ("bank", "50%")].iter().chain(settings).copied();
     let settings = Settings::parse(Dulo::INFO.parameters, given).unwrap();
     let mut dulo = Dulo::new(&Setup { layout, ..Setup::new(48, 1000, settings) });
