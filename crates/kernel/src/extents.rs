@@ -7,8 +7,8 @@
 //!                       Finding --> a thread of its own: it opens files, and asks the file system
 //! ```
 //!
-//! A file system may hold a file's lock for as long as a write takes, so whoever asks it waits: the thread that takes events does not, and a policy does without for a
-//! moment. What was found is asked for again once it is old, and where a block is not in it: it may have been written since.
+//! A file system may hold a file's lock for as long as a write takes, and FIEMAP waits for that lock. So a thread of its own asks, and until it has the answer the
+//! policy goes by places in files. A file is asked for again when what is known of it is old, and when a block is not in it: that may have been written since.
 
 use crate::file_system::FileSystem;
 use crate::files::Files;
@@ -33,7 +33,7 @@ const OLD: Duration = Duration::from_secs(30);
 const MOST_OF_FILE: usize = 4096;
 /// Extents that one call asks for.
 const AT_ONCE: usize = 128;
-/// Extents and files for which there is room: one for each of so many pages of the cache, and some more.
+/// There is room for one extent, and one file, for every four pages of the cache, and for 1,024 more of each.
 const PAGES_AN_EXTENT: u64 = 4;
 const FEWEST: usize = 1024;
 
@@ -232,7 +232,7 @@ impl Finding {
                     }
                 }
             };
-            // Without a thread nobody looks, and places stay those in files. It may wait for storage, so nobody waits for it.
+            // Without this thread the policy goes by places in files. It may wait for storage, so no thread waits for it to end.
             if let Err(error) = std::thread::Builder::new().name("extents".to_owned()).spawn(look) {
                 tracing::debug!("no thread looks where files lie: {error}");
             }

@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 
 /// Control groups that are known at most: those unused longest are forgotten, and told anew.
 const MOST_GROUPS: u32 = 4096;
-/// Bytes of the ring: 43,000 faults, as a program makes in a tenth of a second at the most. A program with little memory makes them no more slowly, but each look after a
-/// loss is short: a quarter of that has them for more than a turn.
+/// Bytes of the ring: 43,000 faults, as a program makes in a tenth of a second at the most. A program with little memory makes them
+/// as fast, but the look that follows a loss is short there: so a quarter of that is enough.
 const RING: RangeInclusive<u64> = 256 << 10..=1 << 20;
 /// A part of the size in this many is within these.
 const RING_PART: u64 = 256;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Between two times that faults are counted.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Programs have had most of their pages back once they have waited for some of them in so many pauses: half a minute of paging.
+/// It acts in so many pauses at the most. In half a minute of paging programs get most of their pages back.
 const ACTS: u32 = 1500;
 /// It waits no longer than this for them to do so.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
