@@ -3,7 +3,7 @@ const PARTS: u64 = 32;
 const FREE: u64 = 16;
 const FEWEST: u64 = 16;
 
-/// Whether so many pages have come that an epoch of memory is over: `came` of them since it began, in a cache of `capacity` pages, of which `there` are there.
+/// Whether an epoch of memory is over: `came` pages have come since it began, and `there` are in a cache that has room for `capacity`.
 ///
 /// A 32nd of the capacity is enough, and 16 pages at the least. Nothing is over while more than a 16th of the cache is free: the policy has nothing to choose then.
 /// One rule for memory that is steered, and for the simulator.

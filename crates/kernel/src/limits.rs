@@ -6,9 +6,9 @@
 //!
 //! The group's page cache counts whole: what of it is steered is known only once it is used. Pages that are steered and count elsewhere are seen by their number.
 
-use crate::scopes::within;
+use crate::scopes::{above, members, within};
 use crate::steered::PAGE;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -66,9 +66,7 @@ impl Limits {
 
     /// The files that hold the limits of a control group, given by its directory, and of those above it.
     pub fn files_of(group: &Path) -> Vec<PathBuf> {
-        let group = group.canonicalize().unwrap_or_else(|_| group.to_owned());
-        let groups = group.ancestors().take_while(|above| above.join("cgroup.procs").exists());
-        groups.flat_map(|group| NAMES.map(|most| group.join(most))).collect()
+        above(group).into_iter().flat_map(|group| NAMES.map(|most| group.join(most))).collect()
     }
 
     /// The most pages that may stay if nothing else counts.
@@ -112,10 +110,7 @@ impl Limit {
             _ => ("memory.current", ["file", "shmem"]),
         };
         let [taken, counts] = [taken, "memory.stat"].map(|name| File::open(file.with_file_name(name)));
-        let own = std::process::id().to_string();
-        let members = |group: PathBuf| fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-        let holds_own =
-            within(file.parent()?).into_iter().any(|group| members(group).lines().any(|member| member == own));
+        let holds_own = within(file.parent()?).iter().any(|group| members(group).contains(&std::process::id()));
         let limit = Self { most: File::open(file).ok()?, taken: taken.ok()?, counts: counts.ok()?, names, holds_own };
         limit.most().is_some().then_some(limit)
     }
@@ -183,6 +178,7 @@ fn number(file: &File) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const MIB: u64 = 1 << 20;
 

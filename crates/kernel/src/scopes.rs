@@ -337,6 +337,18 @@ fn unescape(text: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// A control group and those that it lies in, whatever path it is given by.
+pub(crate) fn above(group: &Path) -> Vec<PathBuf> {
+    let group = group.canonicalize().unwrap_or_else(|_| group.to_owned());
+    group.ancestors().take_while(|above| above.join("cgroup.procs").exists()).map(Path::to_owned).collect()
+}
+
+/// The processes of a control group, without those of groups below it.
+pub(crate) fn members(group: &Path) -> Vec<u32> {
+    let list = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    list.lines().filter_map(|member| member.parse().ok()).collect()
+}
+
 /// A control group and those below it.
 pub(crate) fn within(group: &Path) -> Vec<PathBuf> {
     let mut all = vec![group.to_owned()];

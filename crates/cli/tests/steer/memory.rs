@@ -152,7 +152,10 @@ fn lives_at_a_limit_of_its_own(pages: &str, end: &str) {
     let script = format!("echo $$ > {}; exec {pages} 128 8 2>&1", group.0.join("cgroup.procs").display());
     let mut program = Running::start(Command::new("sh").args(["-c", &script]));
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    let mut steering = Running::start(command.args(["steer", "--memory", "32MiB", "--cgroup"]).arg(&group.0));
+    // The guard is in another directory, and is to know the group all the same.
+    let name = group.0.file_name().expect("it has a name");
+    command.current_dir(above).args(["steer", "--memory", "32MiB", "--cgroup"]).arg(name);
+    let mut steering = Running::start(&mut command);
     steering.wait_for("steering the memory of");
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(guards(&group.0), 1, "one waits for the end of the process that steers");

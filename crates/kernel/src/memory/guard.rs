@@ -5,7 +5,7 @@
 
 use super::lists::refresh;
 use crate::mapped::{Own, page_out_own_start};
-use crate::scopes::within;
+use crate::scopes::{members, within};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Between two times that faults are counted.
 const PAUSE: Duration = Duration::from_millis(20);
-/// It acts in so many pauses at the most. In half a minute of paging programs get most of their pages back.
+/// The guard ends after this many pauses in which programs paged: half a minute. By then most of their pages are back.
 const ACTS: u32 = 1500;
 /// It waits no longer than this for them to do so.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
@@ -36,11 +36,12 @@ pub fn guard(groups: &[PathBuf], mut alive: impl Read, mut steered_again: impl F
     let (begun, mut acts, mut faults) = (Instant::now(), 0, None);
     while acts < ACTS && begun.elapsed() < LONGEST && !steered_again() {
         let looked = Instant::now();
-        let members = members(groups);
-        if members.is_empty() {
+        let all: BTreeSet<u32> =
+            groups.iter().flat_map(|group| within(group)).flat_map(|group| members(&group)).collect();
+        if all.is_empty() {
             break;
         }
-        let now = members.into_iter().filter_map(major_faults).sum::<u64>();
+        let now = all.into_iter().filter_map(major_faults).sum::<u64>();
         if faults.replace(now) != Some(now) {
             refresh(groups);
             acts += 1;
@@ -48,13 +49,6 @@ pub fn guard(groups: &[PathBuf], mut alive: impl Read, mut steered_again: impl F
         std::thread::sleep(PAUSE.max(looked.elapsed() * (SHARE - 1)));
     }
     Ok(())
-}
-
-/// The processes of groups and of those below them.
-fn members(groups: &[PathBuf]) -> BTreeSet<u32> {
-    let lists = groups.iter().flat_map(|group| within(group)).map(|group| group.join("cgroup.procs"));
-    let lists: Vec<_> = lists.filter_map(|list| fs::read_to_string(list).ok()).collect();
-    lists.iter().flat_map(|list| list.lines()).filter_map(|member| member.parse().ok()).collect()
 }
 
 fn major_faults(process: u32) -> Option<u64> {

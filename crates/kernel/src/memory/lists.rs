@@ -7,23 +7,19 @@
 //!
 //! To read `memory.stat` brings the counts up to date.
 
-use crate::scopes::within;
+use crate::scopes::{above, within};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Has the counts of groups, of those below and of those above them brought up to date. Groups that count no memory are passed over.
 pub(super) fn refresh(groups: &[PathBuf]) {
-    let all: BTreeSet<PathBuf> = groups.iter().flat_map(|group| within(group)).flat_map(above).collect();
+    let all: BTreeSet<PathBuf> =
+        groups.iter().flat_map(|group| within(group)).flat_map(|group| above(&group)).collect();
     for group in all {
         // Of a group that has gone meanwhile there is nothing to count.
         let _ = fs::read(group.join("memory.stat"));
     }
-}
-
-/// A group, and those that it lies in.
-fn above(group: PathBuf) -> Vec<PathBuf> {
-    group.ancestors().take_while(|above| above.join("cgroup.procs").exists()).map(Path::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -38,7 +34,7 @@ mod tests {
         for group in ["a", "a/b"] {
             fs::write(folder.path().join(group).join("cgroup.procs"), "").expect("a file");
         }
-        assert_eq!(above(inner.clone()), [inner.clone(), folder.path().join("a")]);
+        assert_eq!(above(&inner), [inner.clone(), folder.path().join("a")]);
         refresh(&[inner, folder.path().join("no such group")]);
     }
 }

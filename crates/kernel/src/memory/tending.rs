@@ -3,7 +3,7 @@
 use super::lists;
 use super::look::Where;
 use super::paging::{Events, FEW, MANY, State};
-use crate::scopes::within;
+use crate::scopes::{members, within};
 use crate::steered::PAGE;
 use forebay_basis::show_bytes;
 use std::collections::HashSet;
@@ -48,8 +48,7 @@ impl State {
         }
         let mut there = HashSet::new();
         for group in events.groups.iter().flat_map(|group| within(group)) {
-            let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-            there.extend(members.lines().filter_map(|member| member.parse::<u32>().ok()));
+            there.extend(members(&group));
             if let Ok(found) = fs::metadata(&group)
                 && let Err(error) = events.faults.follow(found.ino())
             {

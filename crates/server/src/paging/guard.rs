@@ -24,6 +24,8 @@ impl Guard {
     /// # Errors
     /// No process can be started.
     pub(crate) fn start(groups: &[PathBuf]) -> Result<Self, Error> {
+        // It runs in the root directory, lest it keep another in use.
+        let groups = groups.iter().map(|group| group.canonicalize().unwrap_or_else(|_| group.clone()));
         let mut command = Command::new("/proc/self/exe");
         command.arg(WORD).arg("--").args(groups).process_group(0).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,6 +1,8 @@
 //! Keeps a directory or control group to one `forebay steer`: of two, each would drop what the other wants to keep.
 //!
-//! Each directory has a file, named by its device and inode, in a folder that only root can open. A process locks the file of what it steers for itself, and
+//! The page cache of a group's files and the memory of its programs are two things, which one process each may steer.
+//!
+//! Each directory has a file for each of the two, named by its device and inode, in a folder that only root can open. A process locks the file of what it steers for itself, and
 //! shares the locks of those of all directories above. So another's lock is in its way where one lies in the other, and nowhere else. A lock goes with its
 //! process, however that ends. Files that are left are removed by whoever comes next.
 

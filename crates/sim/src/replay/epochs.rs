@@ -3,7 +3,7 @@
 //!
 //! - [`has_come_enough`] says when an epoch is over, by the pages that have missed in it.
 //! - The uses of a page that came in the same epoch are not told: its reference bit was set by the fault.
-//! - At the end of an epoch the policy is told of used pages in the order of file and block.
+//! - When an epoch ends, the policy learns which pages were used: file by file, and in each file from the first block to the last.
 
 use super::outcome::{Counts, RunOutcome};
 use super::run::{Run, Start};
