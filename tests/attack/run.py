@@ -41,6 +41,7 @@ ATTACKS = [
     "reload_storms",
     "two_writers",
     "killed_steering",
+    "killed_paging",
 ]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMES = ("ms", "s", "/s", "×")

@@ -2,6 +2,7 @@
 
 use crate::extents::Extents;
 use crate::managing::Managed;
+use crate::steered::Steered;
 use crate::watch::FileId;
 use foldhash::fast::RandomState;
 use forebay_pool::device::Device;
@@ -131,13 +132,13 @@ impl Files {
     }
 
     /// A file is steered from now on, for a scope. Its number.
-    pub(crate) fn add(&mut self, pool: &Pool, id: FileId, checked: Option<Instant>, scope: usize) -> u32 {
+    pub(crate) fn add(&mut self, steered: &Steered, id: FileId, checked: Option<Instant>, scope: usize) -> u32 {
         if let Some(object) = self.find(id) {
             return object;
         }
         let together = Some(self.shared(scope).unwrap_or(&self.others).clone());
         let config = VolumeConfig { together, readahead: 0, ..VolumeConfig::new(String::new()) };
-        let volume = pool.attach(Arc::clone(&self.bytes), config);
+        let volume = steered.attach(Arc::clone(&self.bytes), config);
         let object = volume.id();
         let place = object as usize;
         if self.by_object.len() <= place {
@@ -248,27 +249,27 @@ impl Device for Elsewhere {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_policy::Spec;
-    use forebay_pool::Config;
+    use crate::common::Side;
 
     #[test]
     fn files_come_and_go_and_of_those_without_pages_nothing_is_left() {
-        let pool = Pool::new(Config::elsewhere(64 << 12, Spec::parse("lru").expect("a policy"))).expect("a pool");
+        let steered = Steered::played("lru", 64, Side::Files);
+        let pool = Arc::clone(steered.pool());
         let mut files = Files::new(&pool, Vec::new(), None);
         let id = |inode| FileId { device: 1, inode, generation: 0 };
-        let numbers: Vec<u32> = (0..3000).map(|inode| files.add(&pool, id(inode), None, 0)).collect();
-        assert_eq!((files.len(), files.add(&pool, id(7), None, 0)), (3000, numbers[7]));
+        let numbers: Vec<u32> = (0..3000).map(|inode| files.add(&steered, id(inode), None, 0)).collect();
+        assert_eq!((files.len(), files.add(&steered, id(7), None, 0)), (3000, numbers[7]));
         assert!((0..3000).all(|inode| files.find(id(inode)) == Some(numbers[inode as usize])));
         let bytes = files.bytes();
         files.remove(&pool, numbers[7]);
         assert_eq!((files.find(id(7)), files.len()), (None, 2999));
-        let other = files.add(&pool, id(5000), None, 0);
+        let other = files.add(&steered, id(5000), None, 0);
         assert_eq!(files.get(other).map(|file| file.id), Some(id(5000)));
 
         assert!(files.sweep(&pool, false, |object| object == numbers[3]));
         assert_eq!((files.len(), files.find(id(3)), files.find(id(4))), (1, Some(numbers[3]), None));
         assert!(files.bytes() < bytes / 100, "{} of {bytes} bytes", files.bytes());
-        files.add(&pool, id(4), None, 0);
+        files.add(&steered, id(4), None, 0);
         assert!(!files.sweep(&pool, false, |_| false), "there are few");
         assert!(files.sweep(&pool, true, |object| object == numbers[3]), "nothing else happens");
         assert_eq!((files.len(), files.find(id(4))), (1, None));

@@ -6,6 +6,7 @@
 //!     lookup      what is there at the start, and after lost events
 //!   arrivals      pages that have come, until it is known what for
 //!   steered       what the policy makes of them; it calls no kernel
+//!     common      the pool, which files and programs' memory may have together
 //!   residents     which pages are there, which are wanted, and which are one folio
 //!   budget        how many may stay: what is asked for, or what the kernel leaves of it
 //!     limits      what control groups leave
@@ -36,6 +37,7 @@ mod act;
 mod arrivals;
 mod bpf;
 mod budget;
+mod common;
 mod descriptors;
 mod error;
 mod extents;
@@ -59,6 +61,7 @@ mod walk;
 pub mod watch;
 mod writeout;
 
+pub use common::Common;
 pub use error::Error;
 pub use extents::Extents;
 pub use hinted::ReadAhead;

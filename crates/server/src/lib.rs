@@ -45,7 +45,7 @@ pub use paging::guard::guard;
 pub use steering::figures::{PageCacheFigures, PageCacheReport};
 pub use steering::options::SteerOptions;
 pub use steering::recording::{Held, Recording};
-pub use steering::{Lowered, SteerEnd, lower, record_page_cache, steer};
+pub use steering::{Lowered, SteerEnd, lower, record_memory, record_page_cache, steer};
 pub use volumes::options::{Options, TlsMode, TlsOptions};
 pub use volumes::serve;
 pub use volumes::source::Source;

@@ -140,7 +140,7 @@ impl From<InForce> for ManagerReport {
 pub(crate) fn hint(file: &Path, advice: &str, take: impl FnOnce(Advice) -> Result<(), Error>) -> Result<Answer, Error> {
     let advice: Advice = advice.parse().map_err(Error::Usage)?;
     take(advice)?;
-    done(format!("{}: {advice}", file.display()))
+    done(format!("{}: {advice}", printable(&file.display().to_string())))
 }
 
 /// All that says who manages.

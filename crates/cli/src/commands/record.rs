@@ -1,6 +1,6 @@
 //! `forebay record`: what a program or a device references, as a trace.
 
-mod page_cache;
+mod kernel;
 
 use crate::failure::Failure;
 use crate::files::{check_path, page_size_option};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// output and exit code are its own.
 /// OUT's name says its format, as for `convert`; it appears when it is whole. Ctrl-C is for the program: the recording ends when it does.
 #[derive(Args)]
-#[command(after_help = SHORT, after_long_help = LONG, group = ArgGroup::new("what").required(true).multiple(true).args(["program", "pid", "blocks", "page_cache"]))]
+#[command(after_help = SHORT, after_long_help = LONG, group = ArgGroup::new("what").required(true).multiple(true).args(["program", "pid", "blocks", "page_cache", "groups"]))]
 pub(crate) struct Arguments {
     /// The program, and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
@@ -33,9 +33,13 @@ pub(crate) struct Arguments {
     /// The file to write
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Record the program's references to memory instead, by valgrind
-    #[arg(long, requires = "program", conflicts_with_all = ["pid", "blocks"])]
+    /// Record the program's references to memory instead, by valgrind; or with --epochs by page tables
+    #[arg(long, conflicts_with_all = ["pid", "blocks"])]
     memory: bool,
+    /// With --memory: record faults, and which pages were used in each epoch of a second or less, as the processor's reference bits tell, as root: of PROGRAM and all that it
+    /// starts, or of a --cgroup. Nothing is slowed down, and uses within an epoch are one
+    #[arg(long, requires = "memory", conflicts_with_all = ["mapped", "page_size", "page_cache"])]
+    epochs: bool,
     /// Record the files of this process, which runs already, and of those that it starts
     #[arg(long, value_name = "PID", conflicts_with_all = ["program", "blocks"])]
     pid: Vec<u32>,
@@ -45,8 +49,8 @@ pub(crate) struct Arguments {
     /// Record all uses of pages in the kernel's page cache, hits too, as root: of files below directories, of a --cgroup, or of PROGRAM; until Ctrl-C or its end
     #[arg(long, value_name = "DIRECTORY", num_args = 0.., conflicts_with_all = ["memory", "pid", "blocks", "mapped", "page_size"])]
     page_cache: Option<Vec<PathBuf>>,
-    /// With --page-cache: record the files that the processes of a control group use, and of the groups below it; may be given again
-    #[arg(long = "cgroup", value_name = "PATH", requires = "page_cache", conflicts_with_all = ["memory", "pid", "blocks"])]
+    /// With --page-cache: record the files that the processes of a control group use, and of the groups below it; with --epochs their memory; may be given again
+    #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["pid", "blocks"])]
     groups: Vec<PathBuf>,
     /// Count a mapping of a file as a read of all that is mapped; without it mappings are left out
     #[arg(long, conflicts_with_all = ["memory", "blocks"])]
@@ -73,8 +77,13 @@ be run, 127 there is no such program.";
 const LONG: &str = include_str!("record.txt").trim_ascii_end();
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if let Some(directories) = &arguments.page_cache {
-        return page_cache::run(arguments, directories);
+    if arguments.epochs || arguments.page_cache.is_some() {
+        return kernel::run(arguments, arguments.page_cache.as_deref());
+    }
+    if !arguments.groups.is_empty() {
+        let what =
+            "--cgroup is for --page-cache, and for --memory with --epochs: valgrind records the program that it starts";
+        return Err(Failure::Usage(what.to_owned()));
     }
     let what = match &arguments.blocks {
         Some(device) => What::Blocks(device.clone()),
@@ -188,6 +197,7 @@ enum Knows {
     Neither,
     Owners,
     FilesAndOwners,
+    Processes,
 }
 
 /// The same of a file. `page_size`: what a reader of it must be given.
@@ -199,10 +209,15 @@ fn tell_of(out: &Path, page_size: Option<u64>, knows: Knows) -> Result<(), Failu
     let size = show_bytes(summary.page_size);
     let origin = if summary.page_size_origin == Origin::Requests { ", from the requests" } else { "" };
     let mut holds = show_bytes(summary.pages.saturating_mul(summary.page_size));
-    if matches!(knows, Knows::FilesAndOwners) {
-        holds = format!("{holds} of {}", counted(summary.objects, "file"));
+    match knows {
+        Knows::FilesAndOwners => holds = format!("{holds} of {}", counted(summary.objects, "file")),
+        Knows::Processes => {
+            let processes = if summary.objects == 1 { "process" } else { "processes" };
+            holds = format!("{holds} of {} {processes}", summary.objects);
+        }
+        Knows::Neither | Knows::Owners => {}
     }
-    if !matches!(knows, Knows::Neither) {
+    if matches!(knows, Knows::FilesAndOwners | Knows::Owners) {
         holds = format!("{holds}, by {}", counted(summary.owners, "owner"));
     }
     if let Some(span) = summary.span {

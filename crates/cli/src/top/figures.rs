@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use forebay_figures::Distribution;
-use forebay_server::{CacheReport, PageCacheReport, Report, VolumeReport};
+use forebay_server::{CacheReport, MemoryReport, PageCacheReport, Report, VolumeReport};
 use forebay_sim::study::{grouped, percent};
 use forebay_sim::words::folded;
 use std::io::Write;
@@ -11,8 +11,10 @@ use std::io::Write;
 pub(crate) struct Figures {
     /// A line on the server as a whole.
     pub(crate) head: String,
-    /// The volumes, or the page cache that is steered.
+    /// The volumes, or the page cache or memory that is steered.
     pub(crate) volumes: Rows,
+    /// Memory that is steered beside files, and the parts that have the policy together.
+    pub(crate) parts: Vec<Rows>,
     pub(crate) caches: Rows,
     /// What each cache's policy says of itself.
     pub(crate) states: Vec<String>,
@@ -184,6 +186,21 @@ const PAGE_CACHE: &[Column<PageCacheReport>] = &[
     Column("reclaimed", "reclaimed_pages", 1, |of| Cell::Number(of.now.figures.reclaimed as f64)),
 ];
 
+/// Programs' memory where that is steered.
+const MEMORY: &[Column<MemoryReport>] = &[
+    Column("memory of", "memory", 0, |of| Cell::Text(of.now.name.clone())),
+    Column("there", "there_bytes", 0, |of| pages(of.now.figures.there + of.now.figures.others)),
+    Column("size", "size_bytes", 0, |of| pages(of.now.figures.size)),
+    Column("asked", "asked_bytes", 2, |of| pages(of.now.figures.asked)),
+    Column("kept", "kept_bytes", 1, |of| pages(of.now.figures.kept)),
+    Column("programs", "programs_bytes", 2, |of| pages(of.now.figures.others)),
+    Column("misses/s", "misses_per_second", 0, |of| Cell::Number(of.rate(|of| of.figures.misses))),
+    Column("let go/s", "let_go_per_second", 1, |of| Cell::Number(of.rate(|of| of.figures.let_go))),
+    Column("left/s", "dropped_per_second", 2, |of| Cell::Number(of.rate(|of| of.figures.dropped))),
+    Column("refused", "refused_pages", 2, |of| Cell::Number(of.now.figures.refused as f64)),
+    Column("reclaimed", "reclaimed_pages", 1, |of| Cell::Number(of.now.figures.reclaimed as f64)),
+];
+
 /// As bytes: the kernel's pages have 4 KiB.
 fn pages(pages: u64) -> Cell {
     Cell::Bytes((pages << 12) as f64)
@@ -244,25 +261,40 @@ impl Figures {
             let lost = now.record_lost.unwrap_or_default();
             format!(", {} requests recorded, {} lost", grouped(recorded), grouped(lost))
         });
-        let users = match &now.page_cache {
-            Some(PageCacheReport { figures, .. }) => format!(
-                "{} files steered, {} events, {} lost",
-                grouped(figures.files),
-                grouped(figures.events),
-                grouped(figures.lost)
-            ),
-            None => {
+        let files = now.page_cache.as_ref().map(|PageCacheReport { figures, .. }| {
+            let [files, events, lost] = [figures.files, figures.events, figures.lost].map(grouped);
+            format!("{files} files steered, {events} events, {lost} lost")
+        });
+        let memory = now.memory.as_ref().map(|MemoryReport { figures, .. }| {
+            let [processes, faults, lost] = [figures.processes, figures.faults, figures.lost].map(grouped);
+            format!("{processes} processes steered, {faults} faults, {lost} lost")
+        });
+        let users = match (files, memory) {
+            (Some(files), Some(memory)) => format!("{files}, {memory}"),
+            (Some(steered), None) | (None, Some(steered)) => steered,
+            (None, None) => {
                 let connections = &now.connections;
                 format!("{} connections now, {} so far", connections.open, grouped(connections.accepted))
             }
         };
-        let volumes = match now.page_cache.as_slice() {
-            [] => Rows::new(VOLUMES, &now.volumes, &before.volumes, |of| &of.pool.name, seconds),
-            steered => Rows::new(PAGE_CACHE, steered, before.page_cache.as_slice(), |of| &of.name, seconds),
+        let volumes = Rows::new(VOLUMES, &now.volumes, &before.volumes, |of| &of.pool.name, seconds);
+        let rows = |files: &[PageCacheReport]| {
+            Rows::new(PAGE_CACHE, files, before.page_cache.as_slice(), |of| &of.name, seconds)
         };
+        let files = now.page_cache.is_some().then(|| rows(now.page_cache.as_slice()));
+        let rows =
+            |memory: &[MemoryReport]| Rows::new(MEMORY, memory, before.memory.as_slice(), |of| &of.name, seconds);
+        let memory = now.memory.is_some().then(|| rows(now.memory.as_slice()));
+        let mut parts: Vec<Rows> = files.into_iter().chain(memory).collect();
+        // One part is the whole.
+        if parts.is_empty() || now.volumes.len() > 1 {
+            parts.push(volumes);
+        }
+        let volumes = parts.remove(0);
         Self {
             head: format!("up {:.0} s, {users}{recorded}", now.uptime_seconds),
             volumes,
+            parts,
             caches: Rows::new(CACHES, &CacheRow::all(now), &CacheRow::all(before), |of| &of.report.name, seconds),
             states: now.caches.iter().map(state).collect(),
         }
@@ -272,7 +304,9 @@ impl Figures {
     pub(crate) fn table(&self, width: Option<usize>) -> String {
         let width_or_all = width.unwrap_or(usize::MAX);
         let states: String = self.states.iter().map(|state| folded(state, width_or_all) + "\n").collect();
-        format!("{}\n\n{}\n\n{}\n\n{states}", self.head, self.volumes.table(width), self.caches.table(width))
+        let tables = std::iter::once(&self.volumes).chain(&self.parts).chain([&self.caches]);
+        let tables: String = tables.map(|rows| rows.table(width) + "\n\n").collect();
+        format!("{}\n\n{tables}{states}", self.head)
     }
 
     /// The volumes' rows.
@@ -393,6 +427,30 @@ mod tests {
         assert_eq!(figures.head, "up 12 s, 7 files steered, 0 events, 0 lost");
         let row: Vec<String> = figures.volumes.rows[0].iter().map(Cell::show).collect();
         assert_eq!([&row[0], &row[1], &row[5], &row[7]], ["/srv", "1.0 MiB", "75.0", "400"], "600 of 800 uses in 2 s");
+    }
+
+    #[test]
+    fn of_steered_memory_its_faults_are_shown_alone_or_beside_files_with_what_the_policy_has_of_each() {
+        let steered = |seconds: f64, misses: u64| {
+            let mut memory = MemoryReport { name: "train".to_owned(), ..MemoryReport::default() };
+            (memory.figures.misses, memory.figures.there, memory.figures.others) = (misses, 200, 56);
+            memory.figures.processes = 3;
+            Report { memory: Some(memory), ..report(seconds, 0, 0) }
+        };
+        let (mut now, before) = (steered(12.0, 700), steered(10.0, 100));
+        let figures = Figures::new(&now, &before);
+        assert_eq!(figures.head, "up 12 s, 3 processes steered, 0 faults, 0 lost");
+        let row: Vec<String> = figures.volumes.rows[0].iter().map(Cell::show).collect();
+        assert_eq!(
+            ([&row[0], &row[1], &row[6]], figures.parts.len()),
+            (["train", "1.0 MiB", "300"].map(String::from).each_ref(), 0)
+        );
+        now.page_cache = Some(PageCacheReport { name: "/srv".to_owned(), ..PageCacheReport::default() });
+        now.volumes.push(VolumeReport::default());
+        let text = Figures::new(&now, &before).table(None);
+        let place = |word: &str| text.find(word).unwrap_or_else(|| panic!("no {word} in {text}"));
+        assert!(place("page cache of") < place("memory of") && place("memory of") < place("volume"), "{text}");
+        assert!(text.starts_with("up 12 s, 0 files steered, 0 events, 0 lost, 3 processes steered"), "{text}");
     }
 
     #[test]

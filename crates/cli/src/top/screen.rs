@@ -111,7 +111,7 @@ fn view(address: &str, figures: &Figures, history: &History, trouble: Option<&st
     lines.push(trend(&label, history.moved.iter().map(|&bytes| Some(bytes)), most, width));
     lines.push(trend("hits to 100 %", history.hits.iter().copied(), 1000, width));
     lines.push(empty());
-    for rows in [&figures.volumes, &figures.caches] {
+    for rows in std::iter::once(&figures.volumes).chain(&figures.parts).chain([&figures.caches]) {
         lines.extend(table(rows, width));
         lines.push(empty());
     }

@@ -164,8 +164,11 @@ impl Folder {
 fn compiled(source: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source).with_extension("");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/steer").join(source);
-    let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).status();
+    // Another test may run it.
+    let new = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file").into_temp_path();
+    let compiled = Command::new("cc").arg("-o").arg(&new).arg(source).status();
     assert!(compiled.expect("cc runs").success());
+    new.persist(&program).expect("it has its name");
     program
 }
 

@@ -106,6 +106,10 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
         (&["--memory", "32MiB", "--cgroup", root], "it holds all processes of this machine"),
         (&["--memory", "32MiB"], "name a control group by --cgroup, or a program"),
         (&["--memory", "auto", "--cgroup", root], "no limit of memory is set"),
+        (&["--memory", "32MiB", "--cache", "auto", "--cgroup", root], "--cache auto: beside the other it is a size"),
+        (&["--memory", "32MiB", "--cache", "1MiB", "/tmp"], "there is no memory to steer"),
+        (&["--memory", "32MiB", "/tmp", "--", "true"], "steers no files, and directories is for files"),
+        (&["--memory", "32MiB", "--cache", "1MiB", "--cgroup", root], "it holds all processes of this machine"),
     ] {
         let refused = forebay(&[&["steer"], words].concat());
         assert_eq!(refused.status.code(), Some(2), "{words:?}: {}", text(&refused.stderr));
@@ -121,6 +125,39 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
     survives_kills(pages, &groups);
     ["KILL", "TERM"].into_iter().for_each(|end| lives_at_a_limit_of_its_own(pages, end));
     observes(pages);
+    has_one_size_with_files(pages);
+}
+
+/// A program's memory and its files have one size and one policy: memory that is used stays while a file is read again and again, and has more than its own part.
+fn has_one_size_with_files(pages: &str) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let [file, figures] = ["file", "figures.json"].map(|name| folder.path().join(name).display().to_string());
+    fs::write(&file, vec![7; 96 << 20]).expect("a file");
+    fs::File::open(&file).and_then(|file| file.sync_all()).expect("a flush");
+    let dropped =
+        Command::new("dd").args([&format!("if={file}"), "iflag=nocache", "count=0"]).output().expect("dd runs");
+    assert!(dropped.status.success(), "{}", text(&dropped.stderr));
+    let reads = compiled("reads.c").display().to_string();
+    let script = format!("{reads} {file} 64 4 & {pages} 56 7; wait");
+    let words = ["steer", "--memory", "32MiB", "--cache", "48MiB", "--figures", &figures, "--", "sh", "-c", &script];
+    let output = forebay(&words);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let read: Value = serde_json::from_slice(&fs::read(&figures).expect("it is written")).expect("JSON");
+    let count = |part: &str, name: &str| read[part][name].as_u64().unwrap_or_else(|| panic!("no {part}.{name}"));
+    let asked = 80 << 20 >> 12;
+    assert_eq!((count("memory", "asked"), count("page_cache", "asked")), (asked, asked));
+    let first = 56 << 20 >> 12;
+    let faults = count("memory", "misses");
+    assert!(
+        faults < first + first / 4,
+        "{faults} faults on {first} pages, which fit beside a file that does not: {said}"
+    );
+    assert!(count("page_cache", "let_go") > 96 << 20 >> 12, "the file has left time and again: {said}");
+    let there = count("page_cache", "there");
+    assert!(there <= asked + asked / 50, "{there} pages of files are there, {asked} may be");
+    let volumes = read["volumes"].as_array().expect("two").len();
+    assert_eq!((volumes, read["caches"].as_array().expect("one").len()), (2, 1));
 }
 
 /// The process that steers is killed again and again, and the program goes on.

@@ -1,7 +1,7 @@
-//! `forebay record --page-cache`: the uses of files as a trace, and nothing else.
+//! `forebay record --page-cache` and `--memory --epochs`: uses as a trace, and nothing else.
 
 use crate::program::groups;
-use crate::{ALL, FILE, Folder, forebay, running::Running, stop, text};
+use crate::{ALL, FILE, Folder, can_steer, compiled, forebay, running::Running, stop, text};
 use std::path::Path;
 use std::process::Command;
 
@@ -128,6 +128,10 @@ fn other_kinds_of_recording_and_what_names_nothing_are_refused() {
         (&["--page-cache", "/no/such/place"], "/no/such/place: No such file or directory"),
         (&["--page-cache", "--cgroup", "/proc"], "it is no control group"),
         (&["--page-cache", "/dev/shm"], "tmpfs"),
+        (&["--epochs", "--", "true"], "--memory"),
+        (&["--memory", "--epochs", "--page-size", "8192", "--", "true"], "cannot be used with"),
+        (&["--memory", "--cgroup", "/sys/fs/cgroup"], "--cgroup is for --page-cache, and for --memory with --epochs"),
+        (&["--memory", "--epochs", "--cgroup", "/proc"], "it is no control group"),
     ] {
         let output = forebay(&[&["record", "-o", &out], arguments].concat());
         let said = text(&output.stderr);
@@ -137,4 +141,25 @@ fn other_kinds_of_recording_and_what_names_nothing_are_refused() {
     let output = forebay(&["record", "--page-cache", "/usr", "-o", &numbers]);
     assert!(text(&output.stderr).contains("let its name end in .parquet or .csv"), "{}", text(&output.stderr));
     assert!(folder.path().read_dir().expect("the folder").next().is_none(), "nothing is left");
+}
+
+#[test]
+fn the_memory_of_a_program_is_recorded_by_epochs_and_the_trace_ends_with_it() {
+    let (true, Some(_)) = (can_steer(), groups()) else { return };
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let out = folder.path().join("memory.parquet").display().to_string();
+    let pages = compiled("pages.c").display().to_string();
+    let ran =
+        forebay(&["record", "--memory", "--epochs", "-o", &out, "--", "sh", "-c", &format!("{pages} 24 4; exit 3")]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(3), "{said}");
+    assert!(said.contains("--memory SIZE --policy NAME -- sh -c "), "{said}");
+    let figures = said.lines().find(|line| line.contains(" references to ")).unwrap_or_else(|| panic!("{said}"));
+    let numbers: Vec<u64> = figures.replace(',', "").split(' ').filter_map(|word| word.parse().ok()).take(2).collect();
+    let [references, touched] = numbers[..] else { panic!("{figures}") };
+    assert!(touched >= 24 << 8, "{figures}");
+    assert!(references >= 3 * (24 << 8), "the program goes through its memory all the time: {figures}");
+    assert!(figures.contains(" processes, in ") || figures.contains(" process, in "), "{figures}");
+    let answer = forebay(&["compare", &out, "--policies", "lru,mru", "--sizes", "16MiB", "--format", "csv"]);
+    assert!(answer.status.success(), "{}", text(&answer.stderr));
 }

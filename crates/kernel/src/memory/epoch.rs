@@ -26,12 +26,23 @@ pub(crate) struct Epoch {
     all_took: Duration,
     /// There is a look each time, with and without faults.
     regular: bool,
+    /// The last look of either kind: when it ended, what it took, and how many pages had come by then.
+    seen: (Instant, Duration, u64),
 }
 
 impl Epoch {
     /// `regular`: also without faults.
     pub(crate) fn new(now: Instant, regular: bool) -> Self {
-        Self { began: now, took: Duration::ZERO, came: 0, faults: 0, looks: 0, all_took: Duration::ZERO, regular }
+        Self {
+            began: now,
+            took: Duration::ZERO,
+            came: 0,
+            faults: 0,
+            looks: 0,
+            all_took: Duration::ZERO,
+            regular,
+            seen: (now, Duration::ZERO, 0),
+        }
     }
 
     /// There were faults.
@@ -44,6 +55,19 @@ impl Epoch {
         let passed = now.saturating_duration_since(self.began);
         let many = has_come_enough(capacity, there, came - self.came);
         self.may_end(now) && (many || passed >= CALM && (self.regular || self.faults > 0))
+    }
+
+    /// Whether there is to be a glance, a look that clears no bit: as many pages have come since the last look of either kind as end an epoch.
+    pub(crate) fn has_glance(&self, capacity: u64, there: u64, came: u64, now: Instant) -> bool {
+        let (at, took, before) = self.seen;
+        now.saturating_duration_since(at) >= took * REST && has_come_enough(capacity, there, came - before)
+    }
+
+    /// A glance is over that began at `began`.
+    pub(crate) fn glanced(&mut self, came: u64, began: Instant, now: Instant) {
+        let took = now.saturating_duration_since(began);
+        self.seen = (now, took, came);
+        self.all_took += took;
     }
 
     /// Whether the last look was so long ago that there may be another.
@@ -60,6 +84,8 @@ impl Epoch {
     pub(crate) fn looked(&mut self, came: u64, began: Instant, now: Instant) {
         self.took = now.saturating_duration_since(began);
         (self.began, self.came, self.faults) = (now, came, 0);
+        // What a glance takes is known from the last one.
+        (self.seen.0, self.seen.2) = (now, came);
         self.looks += 1;
         self.all_took += self.took;
     }
@@ -91,5 +117,23 @@ mod tests {
         assert!(is_over(&epoch, 6400, 9999, begin + took * (REST + 1)));
         assert_eq!(epoch.looks(), (1, took));
         assert!(is_over(&Epoch::new(begin, true), 0, 0, begin + CALM), "nothing needs to have happened");
+    }
+
+    #[test]
+    fn there_are_glances_between_looks_that_take_long() {
+        let begin = Instant::now();
+        let mut epoch = Epoch::new(begin, false);
+        let has_glance = |epoch: &Epoch, came, now| epoch.has_glance(6400, 6400, came, now);
+        let (long, short) = (Duration::from_millis(10), Duration::from_micros(100));
+        epoch.looked(200, begin - long, begin);
+        assert!(!epoch.is_over(6400, 6400, 9999, begin + long) && has_glance(&epoch, 400, begin + long));
+        assert!(!has_glance(&epoch, 399, begin + long), "few pages have come since");
+        epoch.glanced(400, begin + long - short, begin + long);
+        assert!(
+            !has_glance(&epoch, 9999, begin + long + short * REST - short),
+            "they take a small part of the time, too"
+        );
+        assert!(has_glance(&epoch, 600, begin + long + short * REST));
+        assert_eq!(epoch.looks(), (1, long + short));
     }
 }

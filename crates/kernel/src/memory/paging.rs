@@ -13,20 +13,21 @@
 use super::epoch::Epoch;
 use super::faults::{Fault, Faults};
 use super::look::Where;
-use super::machine::{Machine, TABLE, Table};
+use super::machine::{Machine, Seen, TABLE, Table, WORDS};
 use super::spaces::Spaces;
 use super::walk::Walk;
 use crate::bpf::groups::Groups;
 use crate::budget::Budget;
+use crate::common::{Common, Side};
 use crate::error::Error;
 use crate::later::Later;
 use crate::limits::Limits;
 use crate::mapped::{self, Own};
 use crate::scopes::{Hierarchy, Scope, Scopes};
-use crate::steered::{PAGE, Pages, Steered};
+use crate::steered::{PAGE, Pages, Size, Steered};
 use crate::steering::Users;
 use forebay_basis::Operation;
-use forebay_pool::{Pool, Together};
+use forebay_pool::Together;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -49,6 +50,9 @@ const TEND: Duration = Duration::from_millis(100);
 /// How often pages that stay are tried before the policy has them again.
 const TRIES: u8 = 3;
 
+/// How often victims are looked for in a turn: those that were used cost others their place.
+const ROUNDS: usize = 4;
+
 /// How often it is weighed what the kernel has reclaimed by itself, and what part of what the policy has let go it may be.
 const WEIGHED: Duration = Duration::from_secs(1);
 const PART: u64 = 4;
@@ -57,6 +61,24 @@ const PART: u64 = 4;
 pub(super) const MANY: u64 = 64;
 pub(super) const FEW: u64 = 64;
 
+/// The tables of pages, in order.
+fn tables_of(pages: &[Range<u64>]) -> Vec<u64> {
+    let mut tables: Vec<u64> = pages.iter().flat_map(|pages| pages.start / TABLE..pages.end.div_ceil(TABLE)).collect();
+    tables.sort_unstable();
+    tables.dedup();
+    tables
+}
+
+/// A page's bit in what was found of tables. All of them were looked at.
+fn bit_of(found: &[(u64, Table)], page: u64, words: fn(&Seen) -> &[u64; WORDS]) -> bool {
+    let Ok(place) = found.binary_search_by_key(&(page / TABLE), |(table, _)| *table) else { return false };
+    let in_table = (page % TABLE) as usize;
+    match &found[place].1 {
+        Table::Seen(seen) => words(seen)[in_table / 64] >> (in_table % 64) & 1 == 1,
+        Table::Absent | Table::AllAbsent => false,
+    }
+}
+
 /// What is steered, and how.
 #[derive(Default)]
 pub struct Options {
@@ -64,6 +86,8 @@ pub struct Options {
     pub groups: Vec<PathBuf>,
     /// Nothing leaves, and no reference bit is cleared.
     pub observe: bool,
+    /// Files are steered by the same policy: pages of theirs that programs map are files' pages.
+    pub files_beside: bool,
     /// The size follows what these leave, from the pool's on.
     pub follow: Option<Limits>,
     /// A recorder, which is called for each fault on a page that was not there, and for each page that was used in an epoch. Its files are processes.
@@ -137,16 +161,16 @@ impl Paging {
     ///
     /// # Errors
     /// What cannot be steered, and why.
-    pub fn start(pool: Arc<Pool>, mut options: Options) -> Result<Self, Error> {
+    pub fn start(common: Arc<Common>, mut options: Options) -> Result<Self, Error> {
         let scopes: Vec<Scope> = options.groups.iter().cloned().map(Scope::Group).collect();
         let hierarchy = Scopes::new(&scopes)?.hierarchy()?;
-        let faults = Faults::start(pool.capacity(), |layout| match hierarchy {
+        let faults = Faults::start(common.pool().capacity(), |layout| match hierarchy {
             Some(Hierarchy::Memory) => Ok(Groups::of_memory(layout)?),
             Some(Hierarchy::Unified) | None => Ok(Groups::Unified),
         })?;
         let machine = Box::new(Walk::start()?);
-        let shared = Arc::new(Shared::new(pool.capacity() / PAGE, options.follow.take()));
-        let mut state = State::new(pool, machine, options.observe, &shared)?;
+        let shared = Arc::new(Shared::new(common.pool().capacity() / PAGE, options.follow.take()));
+        let mut state = State::new(common, machine, (options.observe, options.files_beside), &shared)?;
         state.users = options.users;
         let together = state.spaces.together().clone();
         let mut events = Events { faults, groups: options.groups };
@@ -215,6 +239,7 @@ pub(super) struct State {
     /// Pages that came in this epoch, 64 to a word, by process: their reference bits say nothing.
     pub(super) fresh: HashMap<(u32, u64), u64, foldhash::fast::RandomState>,
     pub(super) observe: bool,
+    files_beside: bool,
     users: Option<Box<dyn Users>>,
     /// Pages that the kernel has chosen, and the size does not account for yet.
     pub(super) reclaimed: u64,
@@ -247,19 +272,20 @@ impl Events {
 
 impl State {
     pub(super) fn new(
-        pool: Arc<Pool>,
+        common: Arc<Common>,
         machine: Box<dyn Machine>,
-        observe: bool,
+        (observe, files_beside): (bool, bool),
         shared: &Arc<Shared>,
     ) -> Result<Self, Error> {
         let now = Instant::now();
         Ok(Self {
             machine,
-            spaces: Spaces::new(&pool),
-            steered: Steered::new(pool)?,
+            spaces: Spaces::new(common.pool(), files_beside),
+            steered: Steered::new(common, Side::Memory)?,
             epoch: Epoch::new(now, observe),
             fresh: HashMap::default(),
             observe,
+            files_beside,
             users: None,
             reclaimed: 0,
             later: Later::default(),
@@ -321,9 +347,11 @@ impl State {
 
     /// What follows from what has come.
     pub(super) fn go_on(&mut self, now: Instant) {
-        let (size, there) = (self.budget.pages(), self.steered.residents().there() + self.counts.others);
-        if self.epoch.is_over(size, there, self.steered.pages().kernel_misses, now) {
+        let (size, there, came) = (self.budget.pages(), self.all_there(), self.steered.all_came());
+        if self.epoch.is_over(size, there, came, now) {
             self.look(Where::Known);
+        } else if self.files_beside && self.epoch.has_glance(size, there, came, now) {
+            self.glance();
         }
         self.leave(now);
         self.try_again(now);
@@ -367,14 +395,41 @@ impl State {
 
     /// Has pages leave that the policy has let go.
     fn leave(&mut self, now: Instant) {
-        let leaving = self.steered.take_leaving();
-        if self.observe {
-            return;
+        // Alone, memory only loses by it: a loop that does not fit has used all of its pages.
+        for _ in 0..if self.files_beside { ROUNDS } else { 1 } {
+            let leaving = self.steered.take_leaving();
+            if self.observe || leaving.is_empty() {
+                return;
+            }
+            for of_process in leaving.chunk_by(|one, next| one.0 == next.0) {
+                let runs: Vec<_> = of_process.iter().map(|(_, run)| run.clone()).collect();
+                let unused = if self.files_beside { self.give_back_used(of_process[0].0, &runs) } else { runs };
+                self.page_out(of_process[0].0, unused, 0, now);
+            }
         }
-        for of_process in leaving.chunk_by(|one, next| one.0 == next.0) {
-            let runs = of_process.iter().map(|(_, run)| run.clone()).collect();
-            self.page_out(of_process[0].0, runs, 0, now);
+    }
+
+    /// Tells the policy of those pages that it has let go and that were used in this epoch, which it could not know. Each page once in an epoch: a policy that wants it gone all the
+    /// same has it leave. The others are returned.
+    fn give_back_used(&mut self, object: u32, pages: &[Range<u64>]) -> Vec<Range<u64>> {
+        let Some(found) = self.find(object, &tables_of(pages)) else { return pages.to_vec() };
+        let Some(volume) = self.spaces.get(object).map(|space| Arc::clone(&space.volume)) else { return Vec::new() };
+        let mut unused: Vec<Range<u64>> = Vec::new();
+        for page in pages.iter().cloned().flatten() {
+            let is_young = bit_of(&found, page, |seen| &seen.young);
+            let told = self.fresh.entry((object, page / 64)).or_default();
+            if is_young && *told >> (page % 64) & 1 == 0 {
+                *told |= 1 << (page % 64);
+                self.record(object, page..page + 1);
+                self.steered.used(&volume, page..page + 1, (Operation::Read, None));
+                continue;
+            }
+            match unused.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => unused.push(page..page + 1),
+            }
         }
+        unused
     }
 
     /// Has pages of a process leave: those that do not are tried again later.
@@ -392,20 +447,10 @@ impl State {
 
     /// Looks which of some pages are still there.
     fn notice_gone(&mut self, object: u32, pages: &[Range<u64>]) {
-        let mut tables: Vec<u64> =
-            pages.iter().flat_map(|pages| pages.start / TABLE..pages.end.div_ceil(TABLE)).collect();
-        tables.sort_unstable();
-        tables.dedup();
-        let Some(found) = self.find(object, &tables) else { return };
+        let Some(found) = self.find(object, &tables_of(pages)) else { return };
         let Some(volume) = self.spaces.get(object).map(|space| Arc::clone(&space.volume)) else { return };
         for page in pages.iter().cloned().flatten() {
-            let Ok(place) = found.binary_search_by_key(&(page / TABLE), |(table, _)| *table) else { continue };
-            let in_table = (page % TABLE) as usize;
-            let is_there = match found[place].1 {
-                Table::Seen(seen) => seen.present[in_table / 64] >> (in_table % 64) & 1 == 1,
-                Table::Absent | Table::AllAbsent => false,
-            };
-            if !is_there && self.steered.residents().is_there(object, page) {
+            if !bit_of(&found, page, |seen| &seen.present) && self.steered.residents().is_there(object, page) {
                 self.steered.removed(&volume, page, 1, false);
             }
         }
@@ -443,7 +488,7 @@ impl State {
 
     /// Follows the size that is asked for, and what the kernel leaves of it.
     fn keep_size(&mut self, now: Instant) {
-        let there = self.steered.residents().there();
+        self.steered.show(self.steered.residents().there() + self.counts.others);
         match &mut *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(limits) => {
                 if let Some(pages) = limits.leave_to_memory(self.own, self.budget.asked(), now) {
@@ -461,17 +506,22 @@ impl State {
             let let_go = self.steered.pages().let_go;
             // While memory fills faster than swap space takes it, the kernel helps; where it takes a good part all the time, the size is too large.
             if self.reclaimed * PART > let_go - self.weighed.1 {
-                self.budget.reclaimed(self.reclaimed, there + self.counts.others, now);
+                self.budget.reclaimed(self.reclaimed, self.all_there(), now);
             }
             (self.weighed, self.reclaimed) = ((now, let_go), 0);
         }
         self.budget.tick(now);
         let kept = if self.observe { 0 } else { self.steered.residents().kept() };
-        let size = self.budget.pages().saturating_sub(self.counts.others).max(1);
-        if let Err(error) = self.steered.fit(size, kept, now) {
+        let left = self.budget.pages().saturating_sub(self.counts.others).max(1);
+        if let Err(error) = self.steered.fit(Size { asked: self.budget.asked(), left, kept }, now) {
             tracing::warn!("the policy keeps its size: {error}");
             self.budget.ask(self.budget.asked());
         }
+    }
+
+    /// Pages that count in the size: those of files, too, if they have it together with programs' memory.
+    pub(super) fn all_there(&self) -> u64 {
+        self.steered.residents().there() + self.counts.others + self.steered.beside()
     }
 
     fn show(&mut self) {

@@ -3,7 +3,7 @@
 use super::machine::{Process, TABLE, TABLES, WORDS};
 use crate::files::Elsewhere;
 use crate::maps::Line;
-use crate::steered::PAGE;
+use crate::steered::{PAGE, Steered};
 use forebay_pool::device::Device;
 use forebay_pool::{Pool, Together, Volume, VolumeConfig};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 enum Kind {
     /// Memory of the process, or what it shares: it may leave.
     Memory,
-    /// A private mapping of a file: a program, most often, which is page cache.
+    /// A private mapping of a file: a program, most often, which is page cache; and a shared one where files are steered beside.
     Program,
 }
 
@@ -34,6 +34,7 @@ pub(crate) struct Space {
     pub(crate) resident: u64,
     /// Its numbers in the trace that is recorded: as a file, and as an owner.
     recorded: Option<(u32, u32)>,
+    files_beside: bool,
 }
 
 impl Space {
@@ -106,7 +107,7 @@ impl Space {
         }
         if let Ok(maps) = fs::read(format!("/proc/{}/maps", self.process.number)) {
             // Names may be of any bytes.
-            self.areas = areas(&String::from_utf8_lossy(&maps));
+            self.areas = areas(&String::from_utf8_lossy(&maps), self.files_beside);
             self.is_stale = false;
         }
         self.read_resident();
@@ -117,11 +118,24 @@ impl Space {
         if self.process.held.is_none() {
             return;
         }
-        let counts = fs::read_to_string(format!("/proc/{}/statm", self.process.number)).unwrap_or_default();
-        if let Some(resident) = counts.split(' ').nth(1).and_then(|count| count.parse().ok()) {
-            self.resident = resident;
-        }
+        let process = self.process.number;
+        let resident = if self.files_beside {
+            fs::read_to_string(format!("/proc/{process}/status")).ok().map(|status| without_files(&status))
+        } else {
+            let counts = fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
+            counts.split(' ').nth(1).and_then(|count| count.parse().ok())
+        };
+        self.resident = resident.unwrap_or(self.resident);
     }
+}
+
+/// The pages in memory that are of no file on a disk, by a `/proc/PID/status`.
+fn without_files(status: &str) -> u64 {
+    let kibibytes = |name| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        value.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0)
+    };
+    (kibibytes("RssAnon:") + kibibytes("RssShmem:")) * 1024 / PAGE
 }
 
 fn set(words: &mut [u64; WORDS], pages: Range<u64>) {
@@ -134,15 +148,16 @@ fn set(words: &mut [u64; WORDS], pages: Range<u64>) {
     }
 }
 
-/// What lies where, by a `/proc/PID/maps`: neighbours of a kind as one.
-fn areas(maps: &str) -> Vec<(Range<u64>, Kind)> {
+/// What lies where, by a `/proc/PID/maps`: neighbours of a kind as one. `files_beside`: files on disks are no memory, however they are mapped.
+fn areas(maps: &str, files_beside: bool) -> Vec<(Range<u64>, Kind)> {
     let mut areas: Vec<(Range<u64>, Kind)> = Vec::new();
     for line in maps.lines().filter_map(Line::parse) {
         // What the kernel itself maps into each process is nobody's to page.
         if line.inode == 0 && line.name.starts_with("[v") {
             continue;
         }
-        let kind = if line.permissions.ends_with('s') || line.inode == 0 { Kind::Memory } else { Kind::Program };
+        let is_shared = line.permissions.ends_with('s') && !(files_beside && is_on_disk(line.device));
+        let kind = if is_shared || line.inode == 0 { Kind::Memory } else { Kind::Program };
         let pages = line.addresses.start / PAGE..line.addresses.end / PAGE;
         match areas.last_mut() {
             Some((last, of)) if *of == kind && last.end == pages.start => last.end = pages.end,
@@ -152,19 +167,26 @@ fn areas(maps: &str) -> Vec<(Range<u64>, Kind)> {
     areas
 }
 
+/// Whether a file of a device lies on a disk: what tmpfs and shared memory have is none, and has major number 0.
+fn is_on_disk(device: u64) -> bool {
+    device >> 20 != 0
+}
+
 /// The processes that are steered.
 pub(crate) struct Spaces {
     by_object: HashMap<u32, Space>,
     by_process: HashMap<u32, u32>,
     together: Together,
     bytes: Arc<dyn Device>,
+    /// What is mapped of files is none of their memory.
+    files_beside: bool,
 }
 
 impl Spaces {
-    /// No process, of a pool.
-    pub(crate) fn new(pool: &Pool) -> Self {
+    /// No process, of a pool. `files_beside`: files are steered, too, and what processes map of them is theirs.
+    pub(crate) fn new(pool: &Pool, files_beside: bool) -> Self {
         let (by_object, by_process) = (HashMap::new(), HashMap::new());
-        Self { by_object, by_process, together: pool.count_together(), bytes: Arc::new(Elsewhere) }
+        Self { by_object, by_process, together: pool.count_together(), bytes: Arc::new(Elsewhere), files_beside }
     }
 
     /// What is counted of all of them.
@@ -210,10 +232,10 @@ impl Spaces {
     ///
     /// # Errors
     /// It has ended.
-    pub(crate) fn hold(&mut self, pool: &Pool, number: u32) -> io::Result<u32> {
+    pub(crate) fn hold(&mut self, steered: &Steered, number: u32) -> io::Result<u32> {
         let process = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         let held = pidfd_open(process, PidfdFlags::empty())?;
-        let object = self.add(pool, Process { number, held: Some(held) });
+        let object = self.add(steered, Process { number, held: Some(held) });
         if let Some(space) = self.get_mut(object) {
             space.read();
         }
@@ -221,13 +243,15 @@ impl Spaces {
     }
 
     /// The same of a process that is held already, or needs not be.
-    pub(crate) fn add(&mut self, pool: &Pool, process: Process) -> u32 {
+    pub(crate) fn add(&mut self, steered: &Steered, process: Process) -> u32 {
         let config =
             VolumeConfig { together: Some(self.together.clone()), readahead: 0, ..VolumeConfig::new(String::new()) };
-        let volume = pool.attach(Arc::clone(&self.bytes), config);
+        let volume = steered.attach(Arc::clone(&self.bytes), config);
         let object = volume.id();
         self.by_process.insert(process.number, object);
-        let space = Space { process, volume, areas: Vec::new(), is_stale: true, resident: 0, recorded: None };
+        let files_beside = self.files_beside;
+        let space =
+            Space { process, volume, areas: Vec::new(), is_stale: true, resident: 0, recorded: None, files_beside };
         self.by_object.insert(object, space);
         object
     }
@@ -245,8 +269,7 @@ impl Spaces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_policy::Spec;
-    use forebay_pool::Config;
+    use crate::common::Side;
 
     const MAPS: &str = "\
 00400000-00500000 r-xp 00000000 08:01 77 /bin/program
@@ -259,12 +282,12 @@ mod tests {
 ";
 
     fn space() -> Space {
-        let pool = Pool::new(Config::elsewhere(64 << 12, Spec::parse("lru").expect("a policy"))).expect("a pool");
-        let mut spaces = Spaces::new(&pool);
-        let object = spaces.add(&pool, Process { number: 7, held: None });
+        let steered = Steered::played("lru", 64, Side::Memory);
+        let mut spaces = Spaces::new(steered.pool(), false);
+        let object = spaces.add(&steered, Process { number: 7, held: None });
         assert_eq!((spaces.find(7), spaces.find(8)), (Some(object), None));
         let mut space = spaces.by_object.remove(&object).expect("it is there");
-        space.areas = areas(MAPS);
+        space.areas = areas(MAPS, false);
         space.is_stale = false;
         space
     }
@@ -276,6 +299,21 @@ mod tests {
         assert!(space.may_leave(0x500) && space.may_leave(0x600) && space.may_leave(0x7_f000_0000));
         assert!(!space.is_stale);
         assert!(space.may_leave(0x601) && space.is_stale, "something new may lie there");
+    }
+
+    #[test]
+    fn files_that_are_mapped_shared_are_memory_unless_files_are_steered_beside() {
+        let maps = "1000-2000 rw-s 00000000 08:01 77 /data\n3000-4000 rw-s 00000000 00:01 9 /dev/zero (deleted)\n";
+        let kinds = |files_beside| areas(maps, files_beside).into_iter().map(|(_, kind)| kind).collect::<Vec<_>>();
+        assert_eq!(kinds(false), [Kind::Memory, Kind::Memory]);
+        assert_eq!(kinds(true), [Kind::Program, Kind::Memory]);
+    }
+
+    #[test]
+    fn memory_is_counted_without_files_where_these_are_steered_beside() {
+        let status =
+            "Name:\ta\nVmRSS:\t     100 kB\nRssAnon:\t      40 kB\nRssFile:\t      52 kB\nRssShmem:\t       8 kB\n";
+        assert_eq!((without_files(status), without_files("Name:\tkthreadd\n")), (12, 0));
     }
 
     #[test]

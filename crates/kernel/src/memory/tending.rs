@@ -19,7 +19,7 @@ impl State {
     /// Whether steered processes have freed so much that no page needs to leave. The kernel sends no event of that, so it is asked how much they have.
     pub(super) fn has_freed(&mut self) -> bool {
         let (size, expected) = (self.budget.pages(), self.steered.residents().there() + self.counts.others);
-        if expected + size / FREED < size || self.spaces.len() > MOST_ASKED {
+        if expected + self.steered.beside() + size / FREED < size || self.spaces.len() > MOST_ASKED {
             return false;
         }
         self.spaces.read_resident() + (size / FREED).max(FEWEST_FREED) < expected
@@ -27,7 +27,7 @@ impl State {
 
     /// A process is steered from now on, with all that it has.
     pub(super) fn hold(&mut self, process: u32) -> Option<u32> {
-        let held = self.spaces.hold(self.steered.pool(), process);
+        let held = self.spaces.hold(&self.steered, process);
         let object = held.inspect_err(|error| tracing::debug!("process {process}: {error}")).ok()?;
         self.look_at(object, Where::All);
         self.spaces.find(process)

@@ -4,9 +4,12 @@ use super::faults::Fault;
 use super::look::Where;
 use super::machine::{Machine, Process, Seen, TABLE, Table};
 use super::paging::{Shared, State};
-use crate::steered::PAGE;
+use crate::common::{Common, Side};
+use crate::steered::{PAGE, Size, Steered};
+use forebay_basis::Operation;
 use forebay_policy::Spec;
-use forebay_pool::{Config, Pool};
+use forebay_pool::device::MemoryDevice;
+use forebay_pool::{Config, Pool, VolumeConfig};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -107,16 +110,27 @@ struct Game {
 
 impl Game {
     fn new(policy: &str, pages: u64) -> Self {
+        Self::with(policy, pages, false).0
+    }
+
+    /// The same, with what files may have together with them.
+    fn beside(policy: &str, pages: u64) -> (Self, Arc<Common>) {
+        Self::with(policy, pages, true)
+    }
+
+    fn with(policy: &str, pages: u64, files_beside: bool) -> (Self, Arc<Common>) {
         let pool = Pool::new(Config::elsewhere(pages * PAGE, Spec::parse(policy).expect("a policy"))).expect("a pool");
+        let common = Common::new(Arc::new(pool)).expect("its only user");
         let machine = Played::default();
-        let state = State::new(Arc::new(pool), Box::new(machine.clone()), false, &Arc::new(Shared::new(pages, None)));
+        let shared = Arc::new(Shared::new(pages, None));
+        let state = State::new(Arc::clone(&common), Box::new(machine.clone()), (false, files_beside), &shared);
         let state = state.expect("a policy that steers");
-        Self { machine, state, now: Instant::now(), faults: 0 }
+        (Self { machine, state, now: Instant::now(), faults: 0 }, common)
     }
 
     fn add(&mut self, process: u32) -> u32 {
         self.machine.with(|memory| memory.pages.insert(process, Pages::new()));
-        let object = self.state.spaces.add(self.state.steered.pool(), Process { number: process, held: None });
+        let object = self.state.spaces.add(&self.state.steered, Process { number: process, held: None });
         self.state.spaces.get_mut(object).expect("it was added").have_all();
         object
     }
@@ -181,6 +195,31 @@ fn pages_that_are_used_stay_and_the_fault_that_brought_a_page_is_no_second_use()
 }
 
 #[test]
+fn where_files_are_beside_a_victim_that_was_used_since_the_last_look_is_given_back_once() {
+    let mut game = Game::beside("lru", 64).0;
+    let object = game.add(7);
+    (0..64).for_each(|page| game.touch(7, page));
+    game.turn();
+    game.state.look(Where::Known);
+    // Page 0 is the next to leave, as far as the policy knows.
+    game.touch(7, 0);
+    game.touch(7, 100);
+    game.state.go_on(game.now);
+    let there = |game: &Game, page| game.state.steered.residents().is_there(object, page);
+    assert!(there(&game, 0) && !there(&game, 1), "the bit of page 0 has told in time");
+    let mut mru = Game::beside("mru", 64).0;
+    let object = mru.add(7);
+    (0..64).for_each(|page| mru.touch(7, page));
+    mru.turn();
+    mru.state.look(Where::Known);
+    mru.touch(7, 63);
+    mru.touch(7, 100);
+    mru.state.go_on(mru.now);
+    assert!(mru.machine.there(7).len() <= 64, "a policy that wants it gone has it leave");
+    assert!(mru.state.steered.residents().is_there(object, 0));
+}
+
+#[test]
 fn what_the_machine_takes_by_itself_and_what_programs_give_back_is_noticed() {
     let mut game = Game::new("lru", 128);
     let object = game.add(7);
@@ -213,6 +252,42 @@ fn pages_that_stay_are_the_policy_s_again() {
     assert!(game.machine.there(7).len() <= 64, "what stays takes room of the policy's");
     let residents = game.state.steered.residents();
     assert_eq!(residents.there(), game.machine.there(7).len() as u64);
+}
+
+#[test]
+fn memory_and_files_under_one_policy_have_one_size_and_the_unused_leave_whosever_they_are() {
+    let (mut game, common) = Game::beside("clock-pro", 256);
+    let mut files = Steered::new(common, Side::Files).expect("it begins");
+    let file = files.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new("file"));
+    let scan = |files: &mut Steered, game: &mut Game, pages: Range<u64>, used: u64| {
+        for page in pages {
+            files.used(&file, page..page + 1, (Operation::Read, None));
+            files.added(&file, page, 1);
+            (0..used).for_each(|page| game.touch(7, page));
+            game.turn();
+            let gone: Vec<u64> = files.take_leaving().into_iter().flat_map(|(_, run)| run).collect();
+            gone.into_iter().for_each(|page| files.removed(&file, page, 1, false));
+            let there = files.residents().there();
+            files.show(there);
+            let size = Size { asked: 256, left: 256, kept: files.residents().kept() };
+            files.fit(size, game.now).expect("it can be as large");
+            let all = game.machine.there(7).len() as u64 + there;
+            assert!(all <= 256 + 2, "{all} pages are there");
+        }
+    };
+    game.add(7);
+    (0..100).for_each(|page| game.touch(7, page));
+    scan(&mut files, &mut game, 0..2000, 100);
+    assert_eq!(game.faults, 100, "a file that was read once has cost memory in use");
+    assert!(files.residents().there() >= 150, "{} pages of the file", files.residents().there());
+    let faults = game.faults;
+    scan(&mut files, &mut game, 2000..2200, 200);
+    assert!(game.faults < faults + 200, "{} faults of 100 more pages", game.faults - faults);
+    assert!(files.residents().there() <= 60, "{} pages of the file", files.residents().there());
+    (0..200).for_each(|page| game.machine.with(|memory| memory.free(7, page)));
+    game.state.look(Where::Known);
+    scan(&mut files, &mut game, 3000..3600, 0);
+    assert!(files.residents().there() >= 250, "{} pages have what memory gave back", files.residents().there());
 }
 
 #[derive(Clone, Copy, Debug)]

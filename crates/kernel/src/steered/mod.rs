@@ -1,4 +1,4 @@
-//! What the policy makes of the kernel's page cache: uses, arrivals and departures go in, folios that are to leave come out.
+//! What the policy makes of the kernel's page cache, or of programs' memory: uses, arrivals and departures go in, folios that are to leave come out.
 //!
 //! ```text
 //!   used, added, removed -----> pool (policy, owners, managers, figures)
@@ -10,13 +10,15 @@
 //! Nothing here calls the kernel, so that streams of events can be played to it. A victim of the policy is let go at once, as a dirty page of the pool goes to the laundry:
 //! the policy decides as in the simulator, whatever keeps the page in memory for a while. Pages that are kept so take room, and the policy has fewer.
 
+use crate::common::{Common, Side};
 use crate::residents::Residents;
 use foldhash::fast::RandomState;
 use forebay_basis::{Operation, Place};
-use forebay_pool::{Handle, Pool, Share, Together, Volume};
+use forebay_pool::device::Device;
+use forebay_pool::{Handle, Pool, Share, Together, Volume, VolumeConfig};
 use hashbrown::HashSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The bytes of a page.
@@ -58,55 +60,110 @@ enum How {
     Found,
 }
 
-/// The page cache of files, and the policy over it.
+/// The page cache of files, or the memory of programs, and the policy over it.
 pub(crate) struct Steered {
-    pool: Arc<Pool>,
+    common: Arc<Common>,
+    side: Side,
     handle: Handle,
     residents: Residents,
-    /// Pages that the policy has let go in the call that is under way.
-    left: Arc<Mutex<Vec<Place>>>,
     /// Pages that were let go, and may leave.
     leaving: Vec<Place>,
     /// Pages that were used, and let go before the kernel has added them: they leave when they come, and were not read ahead.
     early: HashSet<Place, RandomState>,
     pages: Pages,
-    /// The policy's capacity, in pages.
+    /// Pages that the kernel has added.
+    came: u64,
+    /// The size that was asked for, and what of it the policy may have as far as this side knows, in pages.
+    asked: u64,
     capacity: u64,
+    /// It has more, as shares need it: it gets that when they need less.
+    has_more: bool,
     /// When it was changed last.
     fitted: Instant,
+    kept: Kept,
+}
+
+/// How few pages were kept lately.
+///
+/// Where two sides have one size, it is this that takes room of the policy's, and not what is kept at the moment: a large read ahead of a file is kept, all of it, for some
+/// milliseconds, and memory in use would leave for these.
+struct Kept {
+    since: Instant,
+    /// The fewest in this period, and in the one before.
+    least: [u64; 2],
+}
+
+impl Kept {
+    fn least(&mut self, kept: u64, now: Instant) -> u64 {
+        if now.saturating_duration_since(self.since) >= EASE {
+            *self = Self { since: now, least: [kept, self.least[0]] };
+        }
+        self.least[0] = self.least[0].min(kept);
+        self.least[0].min(self.least[1])
+    }
+}
+
+/// The size, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// As it was asked for.
+    pub(crate) asked: u64,
+    /// What of it the kernel and others leave.
+    pub(crate) left: u64,
+    /// Pages that the policy has let go, and that count until they have left.
+    pub(crate) kept: u64,
 }
 
 impl Steered {
-    /// The policy of a pool that is used for nothing else.
+    /// One side of what a pool steers.
     ///
     /// # Errors
-    /// The pool has no handle left, or somebody listens for its victims.
-    pub(crate) fn new(pool: Arc<Pool>) -> Result<Self, forebay_pool::Error> {
-        let left = Arc::new(Mutex::new(Vec::new()));
-        let leaving = Arc::clone(&left);
-        let first = pool.on_leave(move |places| {
-            leaving.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(places);
-        });
-        if !first {
-            return Err(forebay_pool::Error::Configuration("a pool steers one page cache".to_owned()));
-        }
-        let (handle, capacity) = (pool.handle()?, pool.capacity() / PAGE);
+    /// The pool has no handle left, or steers this side already.
+    pub(crate) fn new(common: Arc<Common>, side: Side) -> Result<Self, forebay_pool::Error> {
+        common.begin(side)?;
+        let (handle, capacity) = (common.pool().handle()?, common.pool().capacity() / PAGE);
         Ok(Self {
-            pool,
+            common,
+            side,
             handle,
             residents: Residents::default(),
-            left,
             leaving: Vec::new(),
             early: HashSet::default(),
             pages: Pages::default(),
+            came: 0,
+            asked: capacity,
             capacity,
+            has_more: false,
             fitted: Instant::now(),
+            kept: Kept { since: Instant::now(), least: [0; 2] },
         })
     }
 
     /// The pool.
     pub(crate) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+        self.common.pool()
+    }
+
+    /// A new object of the pool, for pages of this side.
+    pub(crate) fn attach(&self, bytes: Arc<dyn Device>, config: VolumeConfig) -> Arc<Volume> {
+        let volume = self.pool().attach(bytes, config);
+        self.common.name(volume.id(), self.side);
+        volume
+    }
+
+    /// Shows the other side how many pages are there.
+    pub(crate) fn show(&self, there: u64) {
+        self.common.show(self.side, there, self.came);
+    }
+
+    /// How many pages of the other side are there.
+    pub(crate) fn beside(&self) -> u64 {
+        self.common.beside(self.side).0
+    }
+
+    /// Pages that have come, of both sides: also those that the kernel has read ahead.
+    pub(crate) fn all_came(&self) -> u64 {
+        self.came + self.common.beside(self.side).1
     }
 
     /// What is in the kernel's cache.
@@ -141,6 +198,7 @@ impl Steered {
     /// The kernel has added a folio of `count` pages. Those of them that nobody asked for were read ahead.
     pub(crate) fn added(&mut self, volume: &Arc<Volume>, first: u64, count: u64) {
         self.residents.add(volume.id(), first, count);
+        self.came += count;
         let pages = first..first + count;
         if self.early.is_empty() {
             return self.refer_unwanted(volume, pages, How::ReadAhead);
@@ -172,9 +230,9 @@ impl Steered {
         }
         self.residents.remove(volume.id(), pages.clone());
         if self.handle.left_elsewhere(volume, pages.clone()) > 0 {
-            self.residents.want(volume.id(), pages, false);
+            self.residents.want(volume.id(), pages.clone(), false);
             // Those that have just left are not the policy's victims.
-            self.take_left();
+            self.settle(|place| !(place.object == volume.id() && pages.contains(&place.block)));
         }
     }
 
@@ -182,7 +240,7 @@ impl Steered {
     pub(crate) fn forget(&mut self, object: u32) {
         self.residents.forget(object);
         // What has left with it is no victim, and its number may be another's.
-        self.take_left();
+        self.settle(|place| place.object != object);
         self.leaving.retain(|place| place.object != object);
         self.early.retain(|place| place.object != object);
     }
@@ -193,7 +251,7 @@ impl Steered {
         self.pages.let_go += there - kept;
         self.handle.left_elsewhere(volume, pages.clone());
         // It has not chosen them.
-        self.take_left();
+        self.settle(|place| !(place.object == volume.id() && pages.contains(&place.block)));
         self.residents.want(volume.id(), pages.clone(), false);
         self.leaving.extend(pages.map(|block| Place { object: volume.id(), block }));
     }
@@ -216,40 +274,39 @@ impl Steered {
     ) -> Result<(), forebay_pool::Error> {
         if self.capacity < size {
             // What is kept takes no part of a min. It is taken account of when the size is kept next.
-            self.pool.resize(size * PAGE)?;
-            (self.capacity, self.fitted) = (size, now);
+            self.has_more = !self.common.fit(self.side, size, size)?;
+            (self.asked, self.capacity, self.fitted) = (size, size, now);
         }
-        let changed = self.pool.change_share(group, share);
-        self.settle(None);
+        let changed = self.pool().change_share(group, share);
+        self.settle(|_| true);
         changed
     }
 
-    /// Makes the cache as large as this, in pages: the policy has what is not taken by pages that are kept. `kept`: how many of them count. It never has
-    /// less than the mins of shares need.
+    /// Makes all that is steered as large as this: the policy has what is not taken by pages that are kept. It never has less than the mins of shares need.
     ///
     /// # Errors
     /// The pool cannot be as large.
-    pub(crate) fn fit(&mut self, size: u64, kept: u64, now: Instant) -> Result<(), forebay_pool::Error> {
-        let step = (size / STEPS).max(1);
-        let reserved = size.saturating_sub(self.capacity);
+    pub(crate) fn fit(&mut self, Size { asked, left, kept }: Size, now: Instant) -> Result<(), forebay_pool::Error> {
+        let kept = if self.common.has_both() { self.kept.least(kept, now) } else { kept };
+        let step = (left / STEPS).max(1);
+        let reserved = left.saturating_sub(self.capacity);
         let wanted = kept.next_multiple_of(step);
         // It has less at once, and more when that has been enough for a while.
-        let less = wanted > reserved || self.capacity > size;
+        let less = wanted > reserved || self.capacity > left;
         let more = wanted + step < reserved && now.saturating_duration_since(self.fitted) >= EASE;
-        if !less && !more {
-            return Ok(());
-        }
-        let capacity = size.saturating_sub(wanted).max(step).max(self.pool.least_capacity() / PAGE);
-        if capacity != self.capacity {
-            self.pool.resize(capacity * PAGE)?;
-            (self.capacity, self.fitted) = (capacity, now);
-            self.settle(None);
+        let capacity = if less || more { left.saturating_sub(wanted).max(step) } else { self.capacity };
+        if (asked, capacity) != (self.asked, self.capacity) || self.has_more {
+            self.has_more = !self.common.fit(self.side, asked, capacity)?;
+            (self.asked, self.capacity, self.fitted) = (asked, capacity, now);
+            self.settle(|_| true);
         }
         Ok(())
     }
 
     /// Folios of files that no wanted page keeps: in order, neighbours as one range.
     pub(crate) fn take_leaving(&mut self) -> Vec<(u32, Range<u64>)> {
+        // Some may have been chosen for the other side.
+        self.settle(|_| true);
         let mut places = std::mem::take(&mut self.leaving);
         places.sort_unstable_by_key(|place| (place.object, place.block));
         let mut ranges: Vec<(u32, Range<u64>)> = Vec::new();
@@ -313,17 +370,16 @@ impl Steered {
                     }
                 }
             }
-            self.settle(Some((volume, start..end)));
+            self.settle(|_| true);
             start = end;
         }
     }
 
-    /// Takes note of the victims of the last call. `used`: the pages that it was about, of which some may be back.
-    fn settle(&mut self, used: Option<(&Volume, Range<u64>)>) {
-        for place in self.take_left() {
-            let of_them =
-                |(volume, pages): &(&Volume, Range<u64>)| volume.id() == place.object && pages.contains(&place.block);
-            if used.as_ref().is_some_and(|used| of_them(used) && self.handle.is_resident(used.0, place.block)) {
+    /// Takes note of the victims that have come, if they are any.
+    fn settle(&mut self, are: impl Fn(&Place) -> bool) {
+        for place in self.common.take_victims(self.side).into_iter().filter(are) {
+            // It was used again since.
+            if self.handle.has(place.object, place.block) {
                 continue;
             }
             self.residents.want(place.object, place.block..place.block + 1, false);
@@ -339,9 +395,15 @@ impl Steered {
             self.early.insert(place);
         }
     }
+}
 
-    fn take_left(&self) -> Vec<Place> {
-        std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
+#[cfg(test)]
+impl Steered {
+    /// The side of a new pool with a policy and so many pages.
+    pub(crate) fn played(policy: &str, pages: u64, side: Side) -> Self {
+        let spec = forebay_policy::Spec::parse(policy).expect("a policy");
+        let pool = Pool::new(forebay_pool::Config::elsewhere(pages * PAGE, spec)).expect("a pool");
+        Self::new(Common::new(Arc::new(pool)).expect("its only user"), side).expect("it begins")
     }
 }
 

@@ -1,9 +1,7 @@
 //! What the policy makes of streams of events, and of a kernel that is played.
 
 use super::*;
-use forebay_policy::Spec;
 use forebay_pool::device::MemoryDevice;
-use forebay_pool::{Config, VolumeConfig};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -11,11 +9,10 @@ use std::collections::BTreeMap;
 const READ: (Operation, Option<u32>) = (Operation::Read, None);
 
 fn steered(policy: &str, pages: u64) -> (Steered, Vec<Arc<Volume>>) {
-    let spec = Spec::parse(policy).expect("a policy");
-    let pool = Pool::new(Config::elsewhere(pages * PAGE, spec)).expect("a pool");
-    let volume = |name| pool.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new(name));
+    let steered = Steered::played(policy, pages, Side::Files);
+    let volume = |name| steered.attach(Arc::new(MemoryDevice::new(0)), VolumeConfig::new(name));
     let volumes = vec![volume("one"), volume("two")];
-    (Steered::new(Arc::new(pool)).expect("its only user"), volumes)
+    (steered, volumes)
 }
 
 #[test]
@@ -49,6 +46,17 @@ fn a_page_that_is_let_go_before_it_comes_was_not_read_ahead() {
     steered.used(&volumes[0], 9..10, READ);
     steered.added(&volumes[0], 9, 2);
     assert_eq!(steered.pool().statistics().volumes[0].pages_read_ahead, 1);
+}
+
+#[test]
+fn what_was_kept_for_a_moment_takes_no_room() {
+    let begin = Instant::now();
+    let mut kept = Kept { since: begin, least: [0; 2] };
+    assert_eq!(kept.least(900, begin), 0, "it was less before");
+    assert_eq!(kept.least(900, begin + EASE), 0);
+    assert_eq!(kept.least(700, begin + EASE * 3 / 2), 0, "and in the period before this one");
+    assert_eq!(kept.least(800, begin + EASE * 2), 700);
+    assert_eq!(kept.least(20, begin + EASE * 2), 20, "fewer are believed at once");
 }
 
 #[test]
@@ -96,12 +104,12 @@ fn pages_that_are_kept_take_the_policy_s_room() {
     steered.used(&volumes[0], 0..128, READ);
     steered.added(&volumes[0], 0, 128);
     let now = Instant::now();
-    steered.fit(128, 10, now).expect("it can be smaller");
+    steered.fit(Size { asked: 128, left: 128, kept: 10 }, now).expect("it can be smaller");
     assert_eq!(steered.pool().statistics().resident, 118);
     assert!(steered.take_leaving().is_empty(), "the folio is kept by its other pages");
-    steered.fit(128, 4, now).expect("it can be larger");
+    steered.fit(Size { asked: 128, left: 128, kept: 4 }, now).expect("it can be larger");
     assert_eq!(steered.pool().capacity(), 118 * PAGE, "not at once");
-    steered.fit(128, 4, now + EASE).expect("it can be larger");
+    steered.fit(Size { asked: 128, left: 128, kept: 4 }, now + EASE).expect("it can be larger");
     assert_eq!(steered.pool().capacity(), 124 * PAGE);
 }
 

@@ -1,13 +1,14 @@
 //! What others ask of the thread that steers: it answers at its next turn, so that its state is its own.
 
 use super::{Counts, Options, State, shares};
+use crate::common::Common;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::steered::PAGE;
 use crate::watch::FileId;
 use forebay_owning::InForce;
 use forebay_policy::managers::Rule;
-use forebay_pool::{Pool, Share, Together};
+use forebay_pool::{Share, Together};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -61,15 +62,14 @@ impl Shared {
 }
 
 impl Steering {
-    /// Begins to steer with a pool that is used for nothing else: its capacity is the size. Returns when what is there already has been found, or soon after `stops`
-    /// says that it is to be stopped.
+    /// Begins to steer. Returns when what is there already has been found, or soon after `stops` says that it is to be stopped.
     ///
     /// # Errors
     /// What cannot be steered, and why.
-    pub fn start(pool: Arc<Pool>, mut options: Options, stops: &mut dyn FnMut() -> bool) -> Result<Self, Error> {
-        let shared = Shared::new(pool.capacity() / PAGE, options.follow.take());
-        let counted = shares::make(&pool, &options)?;
-        let mut state = State::new(pool, options, &counted, &shared)?;
+    pub fn start(common: Arc<Common>, mut options: Options, stops: &mut dyn FnMut() -> bool) -> Result<Self, Error> {
+        let shared = Shared::new(common.pool().capacity() / PAGE, options.follow.take());
+        let counted = shares::make(common.pool(), &options)?;
+        let mut state = State::new(common, options, &counted, &shared)?;
         let counted = std::iter::once(state.files.others().clone()).chain(counted).collect();
         state.begin_walks();
         if !state.only_users {

@@ -52,7 +52,7 @@ impl State {
             None => {
                 let directory = linked.get(&id).copied().or_else(|| scopes.directory_of(opened.as_fd()))?;
                 find_pages((files, steered, watch), &opened, (id, bytes), directory);
-                files.add(steered.pool(), id, Some(Instant::now()), directory)
+                files.add(steered, id, Some(Instant::now()), directory)
             }
         };
         let volume = files.get(object).map(|file| Arc::clone(&file.volume))?;

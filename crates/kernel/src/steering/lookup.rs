@@ -135,7 +135,7 @@ pub(super) fn find_pages(
     if act::look(file, bytes, &mut |pages| found.push(pages)).is_err() || found.is_empty() {
         return;
     }
-    let object = files.add(steered.pool(), id, Some(Instant::now()), directory);
+    let object = files.add(steered, id, Some(Instant::now()), directory);
     if let Some(volume) = files.get(object).map(|file| Arc::clone(&file.volume)) {
         found.into_iter().for_each(|pages| steered.found(&volume, pages));
     }

@@ -24,6 +24,7 @@ mod turn;
 use crate::act;
 use crate::arrivals::Arrivals;
 use crate::budget::Budget;
+use crate::common::{Common, Side};
 use crate::descriptors::Descriptors;
 use crate::error::Error;
 use crate::extents::{Extents, Finding};
@@ -35,7 +36,7 @@ use crate::managing::Managing;
 use crate::mapped::{self, Mapped, Own};
 use crate::pressure::Pressure;
 use crate::scopes::{Hierarchy, Scope, Scopes};
-use crate::steered::{Pages, Steered};
+use crate::steered::{Pages, Size, Steered};
 use crate::watch::{FileId, GroupsBy, Watch, WatchOptions};
 use crate::writeout::Writeout;
 use asked::Shared;
@@ -44,7 +45,7 @@ pub use finder::Finder;
 use forebay_basis::Operation;
 use forebay_owning::{Owners, Processes};
 use forebay_policy::managers::Rule;
-use forebay_pool::{Pool, Share, Together};
+use forebay_pool::{Share, Together};
 use lookup::Lookup;
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
@@ -180,7 +181,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn new(pool: Arc<Pool>, options: Options, shares: &[Together], shared: &Arc<Shared>) -> Result<Self, Error> {
+    fn new(common: Arc<Common>, options: Options, shares: &[Together], shared: &Arc<Shared>) -> Result<Self, Error> {
+        let pool = Arc::clone(common.pool());
         let scopes = Scopes::new(&options.scopes)?;
         let groups = match scopes.hierarchy()? {
             None => GroupsBy::None,
@@ -202,7 +204,7 @@ impl State {
             finding: options.extents.map(Finding::new),
             managing: Managing::new(&pool, Processes::new(options.owners), options.rules),
             descriptors: Descriptors::default(),
-            steered: Steered::new(pool)?,
+            steered: Steered::new(common, Side::Files)?,
             arrivals: Arrivals::default(),
             sees,
             mapped: Mapped::default(),
@@ -345,7 +347,7 @@ impl State {
         }
         let reclaimed = self.steered.pages().reclaimed - reclaimed;
         if reclaimed > 0 {
-            self.budget.reclaimed(reclaimed, self.steered.residents().there(), now);
+            self.budget.reclaimed(reclaimed, self.all_there(), now);
         }
         self.counts.events += events as u64;
         events
@@ -423,17 +425,24 @@ impl State {
                 }
             }
         }
+        self.steered.show(there);
         // Where nothing leaves, nothing is given back.
         if !self.observe && self.pressure.is_short(now) {
-            self.budget.short(there, now);
+            self.budget.short(self.all_there(), now);
         }
         self.budget.tick(now);
         // Where nothing leaves, what the policy has let go takes none of its room.
         let kept = if self.observe { 0 } else { self.steered.residents().kept() };
-        if let Err(error) = self.steered.fit(self.budget.pages(), kept, now) {
+        let size = Size { asked: self.budget.asked(), left: self.budget.pages(), kept };
+        if let Err(error) = self.steered.fit(size, now) {
             tracing::warn!("the policy keeps its size: {error}");
             self.budget.ask(self.budget.asked());
         }
+    }
+
+    /// Pages that count in the size: those of programs, too, if their memory has it together with these files.
+    fn all_there(&self) -> u64 {
+        self.steered.residents().there() + self.steered.beside()
     }
 
     /// How much memory it takes: the kernel is asked, so not in each turn.

@@ -4,9 +4,7 @@ use super::turn::{Sees, Turn};
 use super::*;
 use crate::steered::PAGE;
 use crate::watch::{Event, Kind};
-use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
-use forebay_pool::Config;
 use std::collections::BTreeSet;
 
 /// Numbers that no process has, so they are the processes' names.
@@ -47,19 +45,19 @@ impl Played {
 
     /// The first file is steered for a scope with the first share, the other for one with the other.
     fn with_shares(policy: &str, text: &str, shares: [Option<Share>; 2]) -> Self {
-        let spec = Spec::parse(policy).expect("a policy");
-        let pool = Arc::new(Pool::new(Config::elsewhere(CACHE * PAGE, spec)).expect("a pool"));
+        let steered = Steered::played(policy, CACHE, Side::Files);
+        let pool = Arc::clone(steered.pool());
         let share = |share: Share| pool.share_together(share).expect("it fits");
         let mut files = Files::new(&pool, shares.map(|of| of.map(share)).to_vec(), None);
         for (scope, inode) in [1, 2].into_iter().enumerate() {
-            files.add(&pool, id(inode), None, scope);
+            files.add(&steered, id(inode), None, scope);
         }
         Self {
             scopes: Scopes::new(&[]).expect("there is nothing to look at"),
             files,
             descriptors: Descriptors::default(),
             managing: Managing::new(&pool, Processes::new(Owners::Process), rules(text)),
-            steered: Steered::new(pool).expect("its only user"),
+            steered,
             arrivals: Arrivals::default(),
             there: BTreeSet::new(),
         }
@@ -273,14 +271,14 @@ fn a_share_is_changed_while_it_is_used_and_its_min_stays_when_the_size_shrinks()
     played.read_all(OTHER, 2, 100);
     assert_eq!((played.there(1), played.there(2)), (16, 15), "and a page for the rest");
     let now = Instant::now();
-    played.steered.fit(8, 0, now).expect("it can be as small as its mins");
+    played.steered.fit(Size { asked: 8, left: 8, kept: 0 }, now).expect("it can be as small as its mins");
     played.leave();
     assert_eq!((played.there(1), played.there(2)), (16, 1), "the rest has what the mins leave");
     let smaller = share(4, 6).expect("a share");
     played.steered.change_share(&groups[0], smaller, 8, now).expect("it fits");
     played.leave();
     assert_eq!(played.there(1), 6, "what is above its max leaves at once");
-    played.steered.fit(8, 0, now).expect("it fits");
+    played.steered.fit(Size { asked: 8, left: 8, kept: 0 }, now).expect("it fits");
     let refused = played.steered.change_share(&groups[1], share(4, 6).expect("a share"), 8, now);
     assert!(refused.is_err_and(|why| why.to_string().contains("does not fit")), "4, 4, and a page for the rest");
     // With a larger size the same fits.

@@ -6,7 +6,7 @@ use crate::steered::PAGE;
 use forebay_basis::Place;
 use forebay_policy::{Layout, Spec};
 use forebay_pool::device::MemoryDevice;
-use forebay_pool::{Config, VolumeConfig};
+use forebay_pool::{Config, Pool, VolumeConfig};
 use rustix::fs::Advice;
 use std::fs::{self, File};
 use std::io::Write;
@@ -46,7 +46,8 @@ fn state(policy: &str, directory: &Path) -> State {
 fn state_of(policy: &str, options: Options) -> State {
     let pool = pool(policy, options.extents.clone().map(|extents| extents as _));
     let shares = shares::make(&pool, &options).expect("they fit");
-    let mut state = State::new(pool, options, &shares, &Shared::new(CACHE, None)).expect("a state");
+    let mut state = State::new(Common::new(pool).expect("its only user"), options, &shares, &Shared::new(CACHE, None))
+        .expect("a state");
     state.begin_walks();
     state.look_up_all(&mut || false);
     state

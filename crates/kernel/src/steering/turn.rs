@@ -193,7 +193,7 @@ impl Turn<'_> {
         if leaves || moves.is_some() {
             self.files.remove(self.steered.pool(), object);
             self.steered.forget(object);
-            let object = self.files.add(self.steered.pool(), event.file, Some(self.now), moves?);
+            let object = self.files.add(self.steered, event.file, Some(self.now), moves?);
             if !self.only_users {
                 self.find(object, event);
             }
@@ -214,7 +214,7 @@ impl Turn<'_> {
             By::Group => None,
             By::Directory => Some(self.now),
         };
-        let object = self.files.add(self.steered.pool(), event.file, checked, scope);
+        let object = self.files.add(self.steered, event.file, checked, scope);
         // Directories were looked through at the start. What has come into one since may have pages that came before: then a use of them tells of it, and not that
         // pages come.
         let came = matches!(by, By::Directory) && event.kind == Kind::Added;

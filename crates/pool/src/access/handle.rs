@@ -149,7 +149,12 @@ impl<M: Memory> Handle<M> {
 
     /// Whether a page is resident; nobody learns that this was asked.
     pub fn is_resident(&self, volume: &Volume, block: u64) -> bool {
-        let Ok(pin) = self.pin(volume.id, block) else { return false };
+        self.has(volume.id, block)
+    }
+
+    /// The same by the number of the volume.
+    pub fn has(&self, object: u32, block: u64) -> bool {
+        let Ok(pin) = self.pin(object, block) else { return false };
         self.unpin(pin);
         !pin.state.in_laundry()
     }

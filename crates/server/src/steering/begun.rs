@@ -15,9 +15,13 @@ use std::sync::Arc;
 impl SteerOptions {
     /// Sees to it that nobody else steers the same. To look on is in nobody's way.
     pub(crate) fn claim(&self) -> Result<Vec<Claim>, Error> {
-        let places = self.directories.iter().chain(&self.groups).filter(|_| !self.observe);
-        let of = if self.memory.is_some() { Of::Memory } else { Of::Files };
-        places.map(|place| Claim::new(place, of)).collect()
+        if self.observe {
+            return Ok(Vec::new());
+        }
+        let files =
+            self.directories.iter().chain(&self.groups).filter(|_| self.has_files()).map(|place| (place, Of::Files));
+        let memory = self.groups.iter().filter(|_| self.memory.is_some()).map(|group| (group, Of::Memory));
+        files.chain(memory).map(|(place, of)| Claim::new(place, of)).collect()
     }
 
     /// Shortens the readahead of the devices of what is steered, if that is asked for.
@@ -34,7 +38,7 @@ impl SteerOptions {
         let mut config = self.config(memory::most_pages_elsewhere(self.cache_size()));
         config.policy.layout = layout;
         let most = config.most_capacity;
-        let name = if self.memory.is_some() { MEMORY } else { SHARED };
+        let name = if self.has_files() { SHARED } else { MEMORY };
         Ok((Arc::new(Cache::new(name, config)?), most))
     }
 

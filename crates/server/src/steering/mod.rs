@@ -38,18 +38,19 @@ use crate::manager_socket::{self, SteeredFiles};
 use crate::managers;
 use crate::options::STOP_TIMEOUT;
 use crate::paging;
+use crate::paging::part::{Part, warn_of_no_limit};
 use crate::record::{self, Recorded};
 use crate::signals::{self, Request};
 use crate::steering::ends::Ends;
 use crate::steering::figures::{PageCacheFigures, PageCacheReport, Seen};
-use crate::steering::options::{LEAST_PAGES, PAGE, SteerOptions, check_cache};
+use crate::steering::options::{LEAST_MEMORY, LEAST_PAGES, PAGE, SteerOptions, check_cache};
 use crate::steering::program::{Group, Passing};
 use crate::steering::recorded::Uses;
 use crate::steering::recording::{Ender, Held, Recording};
 use crate::steering::shares::{ShareOptions, check_fit};
 use crate::words::{Room, Size};
 use forebay_basis::show_bytes;
-use forebay_kernel::{Counts, Extents, ReadAhead, Scope, Steering};
+use forebay_kernel::{Common, Counts, Extents, ReadAhead, Scope, Steering};
 use forebay_owning::Managers;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,6 @@ use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What a second signal to stop comes to.
@@ -89,9 +89,12 @@ pub fn steer(
     forebay_kernel::check(&options.scopes())?;
     options.limits()?;
     let _claims = options.claim()?;
-    match options.memory {
-        Some(_) => paging::steer(options, program, hooks),
-        None => watch(options, program, hooks, None),
+    if options.memory.is_some() {
+        Part::check(&options)?;
+    }
+    match options.has_files() {
+        true => watch(options, program, hooks, None),
+        false => paging::steer(options, program, hooks, None),
     }
 }
 
@@ -102,20 +105,45 @@ pub fn steer(
 /// What keeps it from watching; or the recording could not be written.
 pub fn record_page_cache(
     (directories, groups): (Vec<PathBuf>, Vec<PathBuf>),
-    mut recording: Recording,
+    recording: Recording,
     program: Option<process::Command>,
     hooks: Hooks<SteerOptions>,
 ) -> Result<SteerEnd, Error> {
     let cache = Some(Room::Bytes(Size(LEAST_PAGES * PAGE)));
     let options = SteerOptions { directories, groups, cache, observe: true, ..SteerOptions::default() };
     options.check(program.is_some())?;
+    whole(recording, |recording| watch(options, program, hooks, Some(recording)))
+}
+
+/// Records the uses of the memory of control groups' processes, or of a program's: faults, and reference bits by epochs. Nothing leaves. It ends as [`record_page_cache`] does.
+///
+/// # Errors
+/// What keeps it from watching; or the recording could not be written.
+pub fn record_memory(
+    groups: Vec<PathBuf>,
+    recording: Recording,
+    program: Option<process::Command>,
+    hooks: Hooks<SteerOptions>,
+) -> Result<SteerEnd, Error> {
+    let memory = Some(Room::Bytes(Size(LEAST_MEMORY)));
+    let options = SteerOptions { groups, memory, observe: true, ..SteerOptions::default() };
+    options.check(program.is_some())?;
+    forebay_kernel::check(&options.scopes())?;
+    whole(recording, |recording| paging::steer(options, program, hooks, Some(recording)))
+}
+
+/// Makes a recording, which has its name when it is whole.
+fn whole(
+    mut recording: Recording,
+    recorded: impl FnOnce(Recording) -> Result<SteerEnd, Error>,
+) -> Result<SteerEnd, Error> {
     let out = recording.out.clone();
     if recording.force {
         recording.out = record::free(&out);
     }
     record::check(&recording.out)?;
     let written = recording.out.clone();
-    let ended = watch(options, program, hooks, Some(recording))?;
+    let ended = recorded(recording)?;
     if written != out && ended.held.is_some() {
         let failed = |error| Error::Failed(format!("{}: cannot become {}: {error}", written.display(), out.display()));
         fs::rename(&written, &out).map_err(failed)?;
@@ -130,7 +158,8 @@ fn watch(
     hooks: Hooks<SteerOptions>,
     recording: Option<Recording>,
 ) -> Result<SteerEnd, Error> {
-    let group = program.is_some().then(Group::new).transpose()?;
+    let make_group = || if options.memory.is_some() { Part::group(&options) } else { Group::new() };
+    let group = program.is_some().then(make_group).transpose()?;
     let mut scopes = options.scopes();
     scopes.extend(group.iter().map(|group| Scope::Group(group.path().to_owned())));
     let (asking, requests, mut passing) = requests(program.is_some())?;
@@ -159,6 +188,8 @@ fn watch(
     let observe = options.observe;
     let shares = options.shared();
     let extents = Some(extents);
+    let name = options.name(program.as_ref());
+    let common = Common::new(Arc::clone(&cache.pool))?;
     let of_kernel =
         forebay_kernel::Options { scopes, shares, observe, only_users, follow, users, extents, owners, rules };
     let mut early = Vec::new();
@@ -166,7 +197,12 @@ fn watch(
         early.extend(requests.try_iter());
         early.contains(&Request::Stop) || passing.as_mut().is_some_and(Passing::is_asked_to_end)
     };
-    let steering = Steering::start(Arc::clone(&cache.pool), of_kernel, &mut stops)?;
+    let steering = Steering::start(Arc::clone(&common), of_kernel, &mut stops)?;
+    let start_memory = || {
+        let users = Uses::new(Arc::clone(&frame.recorder), u64::MAX);
+        Part::start(common, &options, group.as_ref(), None, (users, format!("memory of {name}")))
+    };
+    let memory = options.memory.is_some().then(start_memory).transpose()?;
     for request in early {
         // The receiver is below.
         let _ = asking.send(request);
@@ -180,7 +216,8 @@ fn watch(
         managers,
         most,
         steering: Mutex::new(steering),
-        name: options.name(program.as_ref()),
+        memory,
+        name,
         asked: AtomicU64::new(options.cache_size()),
         follows,
         shares: Mutex::new(options.shares.clone()),
@@ -193,17 +230,23 @@ fn watch(
     let mut ender = None;
     let ran = run(service, beside, &requests, |service, made| {
         let runs = Arc::clone(service);
-        service.ends.look_after(move || runs.steering().runs(), asking.clone())?;
+        let goes_on = move || runs.steering().runs() && runs.memory.as_ref().is_none_or(Part::runs);
+        service.ends.look_after(goes_on, asking.clone())?;
         if let (Some(managers), Some(path)) = (&service.managers, &service.options.manager_socket) {
             made.push(manager_socket::start(managers, path)?);
             tracing::info!("programs' own managers are taken at {}", path.display());
         }
         match recording {
-            None => tracing::info!("{}", service.what()),
+            None => {
+                tracing::info!("{}", service.what());
+                if service.memory.is_some() {
+                    warn_of_no_limit(&service.options);
+                }
+            }
             Some(recording) => {
-                service.frame.recorder.start(&recording.out)?;
                 let group = group.as_ref().map(|group| group.path().to_owned());
-                ender = Some(service.end(recording, Ender { seen, asking: asking.clone(), group })?);
+                let ends = Ender { seen, asking: asking.clone(), group };
+                ender = Some(ends.begin(recording, &service.frame, (&service.ends, &service.program))?);
             }
         }
         if let (Some(command), Some(group), Some(passing)) = (program, &group, passing) {
@@ -244,6 +287,8 @@ struct PageCache {
     /// The most bytes that may be asked for.
     most: u64,
     steering: Mutex<Steering>,
+    /// The memory of programs, which has the size together with the files.
+    memory: Option<Part>,
     /// What is steered.
     name: String,
     /// The bytes that are asked for, unless the size follows limits.
@@ -269,7 +314,11 @@ impl PageCache {
     fn what(&self) -> String {
         let (name, policy) = (&self.name, &self.cache.policy);
         let Counts { there, asked, .. } = self.steering().counts();
-        let there = show_bytes(there * PAGE);
+        let mut there = show_bytes(there * PAGE);
+        if let Some(counts) = self.memory.as_ref().map(Part::counts) {
+            there = format!("{there} of files and {} of memory", show_bytes((counts.there + counts.others) * PAGE));
+        }
+        let name = if self.memory.is_some() { format!("files and memory of {name}") } else { name.clone() };
         let size = match self.follows.load(Ordering::Relaxed) {
             true => format!("what control groups leave, {} now,", show_bytes(asked * PAGE)),
             false => show_bytes(self.options.cache_size()),
@@ -280,14 +329,6 @@ impl PageCache {
             }
             false => format!("steering {name}: at most {size} under {policy}; {there} are there"),
         }
-    }
-
-    /// Ends a recording when it is time to.
-    fn end(self: &Arc<Self>, recording: Recording, ender: Ender) -> Result<JoinHandle<()>, Error> {
-        let [service, ended] = [Arc::clone(self), Arc::clone(self)];
-        let goes_on = move || !service.ends.have_begun();
-        // What becomes of the program is of our making then.
-        ender.start(recording, goes_on, move || drop(ended.program.set(Ok(0))))
     }
 
     fn resize(&self, size: Size, shares: &[ShareOptions]) -> Result<(), Error> {
@@ -302,6 +343,9 @@ impl PageCache {
         self.asked.store(size.0, Ordering::Relaxed);
         self.follows.store(false, Ordering::Relaxed);
         self.steering().resize(size.0);
+        if let Some(memory) = &self.memory {
+            memory.resize(size.0);
+        }
         tracing::info!("at most {} may stay from now on", show_bytes(size.0));
         Ok(())
     }
@@ -387,12 +431,16 @@ impl Service for PageCache {
     }
 
     fn stopped(&self) -> String {
-        format!("stopped: {}", self.page_cache())
+        let memory = self.memory.as_ref().map_or(String::new(), |memory| format!("; memory: {}", memory.report()));
+        format!("stopped: {}{memory}", self.page_cache())
     }
 
     fn stop(&self) -> Result<(), Error> {
         self.ends.begin();
         self.steering().stop();
+        if let Some(memory) = &self.memory {
+            memory.stop();
+        }
         if let Some(Recorded { written, lost, .. }) = self.frame.stop_recording(self.patience())? {
             let _ = self.held.set(Held { written, lost });
         }
@@ -404,8 +452,13 @@ impl Steered for PageCache {
     fn report(&self) -> Report {
         Report {
             page_cache: Some(self.page_cache()),
+            memory: self.memory.as_ref().map(Part::report),
             managers: self.managers.as_ref().map(|managers| managers.counts()),
-            volumes: self.seen(),
+            volumes: self
+                .seen()
+                .into_iter()
+                .chain(self.memory.iter().map(|memory| memory.volume(&self.cache.name)))
+                .collect(),
             caches: vec![CacheReport { name: self.cache.name.clone(), pool: self.cache.pool.statistics() }],
             ..self.frame.report()
         }

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::steering::folio_limit;
 use crate::steering::options::{PAGE, SteerOptions};
 use forebay_basis::show_bytes;
-use forebay_kernel::{Counts, Options, Steering, unwritten};
+use forebay_kernel::{Common, Counts, Options, Steering, unwritten};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub fn lower(options: &SteerOptions, has_program: bool) -> Result<Lowered, Error
     let options = &options.clone().at_most(limits.as_ref());
     let (cache, _) = options.make_cache(None)?;
     let of_kernel = Options { scopes: options.scopes(), follow: limits, ..Options::default() };
-    let steering = Steering::start(Arc::clone(&cache.pool), of_kernel, &mut || false)?;
+    let steering = Steering::start(Common::new(Arc::clone(&cache.pool))?, of_kernel, &mut || false)?;
     let (mut least, mut since) = (u64::MAX, Instant::now());
     loop {
         let Counts { there, asked: size, .. } = steering.counts();

@@ -40,9 +40,9 @@ options! {
         /// --observe the size of the cache that the policy thinks of, 512MiB where it is not given
         #[arg(short, long, value_name = "SIZE|auto")]
         pub cache: Option<Room> = live("cache");
-        /// Steer the memory of the PROGRAM or of the --cgroup, and no files: this much of it stays at most, the rest leaves for swap space. `auto`: what the limit of the
-        /// --cgroup, or of this command's own group, leaves to it
-        #[arg(long, value_name = "SIZE|auto", conflicts_with_all = ["directories", "cache", "shares", "folio_limit", "managers", "owners", "manager_socket", "once"])]
+        /// Steer the memory of the PROGRAM or of the --cgroup: this much of it stays at most, the rest leaves for swap space. `auto`: what the limit of the
+        /// --cgroup, or of this command's own group, leaves to it. With --cache files are steered, too: both sizes are one, and one policy has it
+        #[arg(long, value_name = "SIZE|auto", conflicts_with = "once")]
         pub memory: Option<Room> = live("memory");
         /// What a directory or control group that is steered has of the size: at least min= when it needs that, and never more than max=; may be given again
         #[arg(long = "share", value_name = "PATH[,min=SIZE][,max=SIZE]")]
@@ -112,13 +112,16 @@ impl SteerOptions {
 
     /// Refuses options that make no sense together.
     pub(crate) fn check(&self, has_program: bool) -> Result<(), Error> {
-        if self.directories.is_empty() && self.groups.is_empty() && !has_program {
-            let directory = if self.memory.is_some() { "" } else { "a DIRECTORY, " };
-            return Err(Error::Usage(format!(
-                "there is nothing to steer; name {directory}a control group by --cgroup, or a program behind `--`"
-            )));
+        if self.groups.is_empty() && !has_program && (self.directories.is_empty() || self.memory.is_some()) {
+            let what = if self.memory.is_some() {
+                "no memory to steer; name "
+            } else {
+                "nothing to steer; name a DIRECTORY, "
+            };
+            return Err(Error::Usage(format!("there is {what}a control group by --cgroup, or a program behind `--`")));
         }
         self.check_memory_alone()?;
+        self.check_both()?;
         self.check_least_memory()?;
         match self.room() {
             None if !self.observe => {
@@ -169,7 +172,11 @@ impl SteerOptions {
         let [size, most] = [size, most].map(show_bytes);
         Err(Error::Usage(format!(
             "{} of {size}: this machine has {most} of memory; --observe looks what more would do",
-            if self.memory.is_some() { "memory" } else { "a cache" }
+            match (self.memory.is_some(), self.has_files()) {
+                (true, true) => "memory and a cache",
+                (true, false) => "memory",
+                (false, _) => "a cache",
+            }
         )))
     }
 
@@ -216,9 +223,44 @@ impl SteerOptions {
         }
     }
 
-    /// What may be taken of the page cache, or of memory if that is steered.
+    /// What may be taken of the page cache, of memory if that is steered, or of both together.
     fn room(&self) -> Option<Room> {
-        self.memory.or(self.cache)
+        match (self.memory, self.cache) {
+            (Some(Room::Bytes(memory)), Some(Room::Bytes(cache))) => {
+                Some(Room::Bytes(Size(memory.0.saturating_add(cache.0))))
+            }
+            (memory, cache) => memory.or(cache),
+        }
+    }
+
+    /// Whether files are steered: all but where memory alone is.
+    pub(crate) fn has_files(&self) -> bool {
+        self.memory.is_none() || self.cache.is_some()
+    }
+
+    /// Refuses sizes of memory and files that cannot be one.
+    fn check_both(&self) -> Result<(), Error> {
+        let (Some(memory), Some(cache)) = (self.memory, self.cache) else { return Ok(()) };
+        for (option, room) in [("--memory", memory), ("--cache", cache)] {
+            match room {
+                Room::Bytes(size) => check_cache(size.0).map_err(|error| Error::Usage(format!("{option}: {error}")))?,
+                Room::Auto => {
+                    let what = "beside the other it is a size: both are one, and one policy has it; give a size, or let each have a command of its own";
+                    return Err(Error::Usage(format!("{option} auto: {what}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses new options that have something else steered.
+    pub(crate) fn check_same_kinds(&self, new: &Self) -> Result<(), Error> {
+        let kinds = |options: &Self| (options.memory.is_some(), options.has_files());
+        if kinds(self) == kinds(new) {
+            return Ok(());
+        }
+        let what = "memory, cache: only a restart steers memory or files that were not; their sizes change at once";
+        Err(Error::Usage(what.to_owned()))
     }
 
     /// Refuses so little memory that steering gives nothing.
@@ -237,17 +279,19 @@ impl SteerOptions {
     fn check_memory_alone(&self) -> Result<(), Error> {
         let others = [
             ("directories", !self.directories.is_empty()),
-            ("cache", self.cache.is_some()),
             ("share", !self.shares.is_empty()),
             ("folio-limit", self.folio_limit.is_some()),
             ("managers", self.managers.is_some()),
             ("owners", self.owners.is_some()),
             ("manager-socket", self.manager_socket.is_some()),
-            ("once", self.once),
         ];
-        match others.into_iter().find(|(_, given)| self.memory.is_some() && *given) {
+        if self.memory.is_some() && self.once {
+            let what = "--once brings directories down to a size and ends: it cannot be used with --memory; leave one of them out";
+            return Err(Error::Usage(what.to_owned()));
+        }
+        match others.into_iter().find(|(_, given)| !self.has_files() && *given) {
             Some((other, _)) => Err(Error::Usage(format!(
-                "--memory steers the memory of programs: it cannot be used with {other}, which is for their files; steer these by a command of their own"
+                "--memory alone steers no files, and {other} is for files: give a --cache, too, or steer these by a command of their own"
             ))),
             None => Ok(()),
         }

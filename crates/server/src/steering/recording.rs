@@ -1,7 +1,10 @@
-//! When a recording of the page cache ends: at a signal or with its program, as steering does; or after its time, or at its limit.
+//! When a recording of the page cache or of memory ends: at a signal or with its program, as steering does; or after its time, or at its limit.
 
 use crate::error::Error;
+use crate::frame::Frame;
 use crate::signals::Request;
+use crate::steering::ends::Ends;
+use crate::steering::program::Outcome;
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +18,7 @@ const LOOKED: Duration = Duration::from_millis(50);
 /// How long a program may take to end once it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A recording of the uses of files.
+/// A recording of the uses of files, or of programs' memory.
 pub struct Recording {
     /// The trace, whose name says the format.
     pub out: PathBuf,
@@ -39,19 +42,32 @@ pub struct Held {
 }
 
 /// What ends a recording.
-pub(super) struct Ender {
+pub(crate) struct Ender {
     /// Uses that were seen so far.
-    pub(super) seen: Arc<AtomicU64>,
+    pub(crate) seen: Arc<AtomicU64>,
     /// Stops the service.
-    pub(super) asking: Sender<Request>,
+    pub(crate) asking: Sender<Request>,
     /// The program's control group, where there is a program.
-    pub(super) group: Option<PathBuf>,
+    pub(crate) group: Option<PathBuf>,
 }
 
 impl Ender {
+    /// Begins the recording of a service, and ends it when it is time to.
+    pub(crate) fn begin(
+        self,
+        recording: Recording,
+        frame: &Frame,
+        (ends, program): (&Arc<Ends>, &Arc<Outcome>),
+    ) -> Result<JoinHandle<()>, Error> {
+        frame.recorder.start(&recording.out)?;
+        let (ends, program) = (Arc::clone(ends), Arc::clone(program));
+        // What becomes of the program is of our making then.
+        self.start(recording, move || !ends.have_begun(), move || drop(program.set(Ok(0))))
+    }
+
     /// Ends the recording when it is time to, in a thread of its own. `goes_on` says whether the service, and a program, still run; `early` is called if they are
     /// ended.
-    pub(super) fn start(
+    fn start(
         self,
         recording: Recording,
         goes_on: impl Fn() -> bool + Send + 'static,

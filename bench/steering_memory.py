@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""What `forebay steer --memory` costs a program whose memory fits, how well it keeps its size, and what becomes of a second program after a first.
+
+Usage: steering_memory.py FOREBAY [OPTIONS], as root, with gcc, on a machine without swap space: it makes a swap file of its own in /var/tmp. Keeps every figure as JSON in bench/runs/.
+
+The program goes through its memory in order, again and again, and touches each page once a round. That is the most that clearing reference bits can cost it.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from measure import keep, machine, processor_seconds, program, spread, table
+
+MIB = 1 << 20
+PAGE = 4096
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAM = ROOT / "crates/cli/tests/steer/pages.c"
+GROUPS = pathlib.Path("/sys/fs/cgroup/memory")
+SWAP = 4096 * MIB
+# What the kernel alone may have beside the size, as `forebay steer` gives it to a program's group.
+MORE = 32
+# Until then a program fills its memory.
+FILLS = 2.0
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("forebay", type=program, help="the program")
+    parser.add_argument("--policy", default="clock-pro", help="which")
+    parser.add_argument("--fits", type=int, default=1024, help="MiB of the program that fits")
+    parser.add_argument("--memory", type=int, default=256, help="MiB of memory where a program does not fit")
+    parser.add_argument("--seconds", type=int, default=10, help="of one run")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
+    parser.add_argument("--out", help="the file for the raw figures")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def swap():
+    if pathlib.Path("/proc/swaps").read_text().count("\n") > 1:
+        sys.exit("there is swap space already, with pages of others: swapoff it")
+    file = pathlib.Path(f"/var/tmp/forebay-steering-memory-{os.getpid()}")
+    try:
+        file.touch(0o600)
+        for words in (["fallocate", "-l", SWAP], ["mkswap"], ["swapon"]):
+            subprocess.run([*map(str, words), file], check=True, stdout=subprocess.DEVNULL)
+        yield
+        subprocess.run(["swapoff", file], check=True)
+    finally:
+        file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def group(limit=None):
+    path = GROUPS / f"forebay-steering-memory-{os.getpid()}"
+    path.mkdir()
+    try:
+        if limit:
+            (path / "memory.limit_in_bytes").write_text(str(limit))
+        yield path
+    finally:
+        path.rmdir()
+
+
+def start(path, *words):
+    """A program in a group."""
+    command = ["sh", "-c", f'echo $$ > {path / "cgroup.procs"}; exec "$@"', "sh", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+class Steering:
+    """`forebay steer --memory` of a group."""
+
+    def __init__(self, given, path, mebibytes, *more):
+        command = [given.forebay, "steer", "--memory", f"{mebibytes}MiB", "--cgroup", path, "--policy", given.policy, "--log", "warn", *more]
+        self.process = subprocess.Popen(list(map(str, command)))
+        self.spent = 0.0
+        time.sleep(0.5)
+        if self.process.poll() is not None:
+            sys.exit("forebay steer does not begin")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.spent = processor_seconds(self.process)
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def rounds_of(child):
+    """The rounds that a program has done, once it has ended."""
+    said = child.communicate(timeout=300)[0]
+    if child.returncode:
+        sys.exit(f"the program has failed with exit code {child.returncode}")
+    return int(said.split()[0])
+
+
+def resident(path):
+    """The bytes that the processes of a group have in memory."""
+    total = 0
+    for process in (path / "cgroup.procs").read_text().split():
+        with contextlib.suppress(OSError):
+            total += int(pathlib.Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE
+    return total
+
+
+def fits(given, loop, how):
+    """A program whose memory fits: alone, steered, or observed, which looks at its reference bits each second."""
+    with group() as path:
+        child = start(path, loop, given.fits, given.seconds)
+        if how == "alone":
+            return {"rounds": rounds_of(child), "spent": 0.0}
+        with Steering(given, path, given.fits * 3 // 2, *(["--observe"] if how == "observed" else [])) as steering:
+            done = rounds_of(child)
+        return {"rounds": done, "spent": steering.spent}
+
+
+def size(given, loop):
+    """A program of half as much again as it may have: how much it has, every ten milliseconds once it has filled its memory."""
+    with group(given.memory * MIB * (MORE + 1) // MORE) as path, Steering(given, path, given.memory) as steering:
+        child, seen, begin = start(path, loop, given.memory * 3 // 2, given.seconds), [], time.monotonic()
+        while child.poll() is None:
+            if time.monotonic() - begin > FILLS:
+                seen.append(resident(path))
+            time.sleep(0.01)
+        done = rounds_of(child)
+    # The last samples are of a program that ends.
+    seen = sorted(sample / (given.memory * MIB) for sample in seen[:-5])
+    return {"rounds": done, "median": seen[len(seen) // 2], "99 %": seen[len(seen) * 99 // 100], "most": seen[-1], "spent": steering.spent}
+
+
+def second(given, loop, how, first):
+    """A program of nine tenths of what there is, alone or after another that keeps what it had: its rounds."""
+    used = given.memory * 9 // 10
+    with group(given.memory * MIB * (MORE + 1) // MORE) as path, contextlib.ExitStack() as stack:
+        if how == "steered":
+            stack.enter_context(Steering(given, path, given.memory))
+        other = start(path, loop, used, 3600) if first else None
+        if other:
+            time.sleep(given.seconds)
+            other.send_signal(signal.SIGSTOP)
+        done = rounds_of(start(path, loop, used, given.seconds))
+        if other:
+            other.kill()
+            other.communicate()
+    return {"rounds": done}
+
+
+def show(runs):
+    of = lambda **labels: [run for run in runs if all(run.get(name) == value for name, value in labels.items())]  # noqa: E731
+    rate = lambda runs: [run["rounds"] / run["seconds"] for run in runs]  # noqa: E731
+    alone = of(part="fits", how="alone")
+    rows = []
+    for how in ("alone", "steered", "observed"):
+        here = of(part="fits", how=how)
+        slower = [100 * (before["rounds"] / max(run["rounds"], 1) - 1) for before, run in zip(alone, here)]
+        rows.append([how, spread(rate(here)), spread(slower), spread([100 * run["spent"] / run["seconds"] for run in here])])
+    print("\nA program whose memory fits:\n")
+    table(["", "rounds a second", "% slower than alone in the same round", "% of a core for forebay"], rows)
+    print("\nThe size, every 10 ms, of a program that would have half as much again, in percent over what was asked for:\n")
+    sizes = of(part="size")
+    table(["median", "99 of 100", "most"], [[spread([100 * (run[what] - 1) for run in sizes]) for what in ("median", "99 %", "most")]])
+    print("\nRounds a second of a program that fits, alone and after another that stands still and keeps what it had:\n")
+    rows = [[how, *(spread(rate(of(part="second", how=how, first=first))) for first in (False, True))] for how in ("kernel", "steered")]
+    table(["", "alone", "after another"], rows)
+
+
+def main():
+    given = options()
+    if os.geteuid() != 0:
+        sys.exit("only root may steer: run it as root")
+    if not (GROUPS / "memory.limit_in_bytes").exists():
+        sys.exit("version 1 of control groups does not limit memory here")
+    figures = {"machine": machine(), "runs": []}
+
+    def measured(labels, figured):
+        figures["runs"].append(labels | {"seconds": given.seconds} | figured)
+        print(*labels.values(), figured, file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="forebay-steering-memory-") as folder, swap():
+        loop = pathlib.Path(folder) / "pages"
+        subprocess.run(["cc", "-O2", "-o", loop, PROGRAM], check=True)
+        for turn in range(given.rounds):
+            for how in ("alone", "steered", "observed"):
+                measured({"part": "fits", "how": how, "round": turn}, fits(given, loop, how))
+            measured({"part": "size", "round": turn}, size(given, loop))
+            for how in ("kernel", "steered"):
+                for first in (False, True):
+                    measured({"part": "second", "how": how, "first": first, "round": turn}, second(given, loop, how, first))
+    show(figures["runs"])
+    keep("steering-memory", given, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+//! Programs' memory that is steered, alone or together with files.
+
+use crate::error::Error;
+use crate::figures::VolumeReport;
+use crate::paging::figures::{MemoryFigures, MemoryReport};
+use crate::paging::guard::Guard;
+use crate::steering::options::SteerOptions;
+use crate::steering::program::{self, Group};
+use crate::steering::recorded::Uses;
+use forebay_kernel::memory::{Counts, Options, Paging};
+use forebay_kernel::{Common, Limits};
+use forebay_pool::VolumeStatistics;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Programs' memory that is steered.
+pub(crate) struct Part {
+    paging: Mutex<Paging>,
+    /// It acts when this process has ended.
+    guard: Mutex<Option<Guard>>,
+    /// What is steered.
+    name: String,
+    observe: bool,
+    /// The file of the limit of a program's group.
+    limit: Option<PathBuf>,
+}
+
+impl Part {
+    /// Refuses what cannot be steered.
+    pub(crate) fn check(options: &SteerOptions) -> Result<(), Error> {
+        options.groups.iter().try_for_each(|group| check_group(group))?;
+        if options.observe { Ok(()) } else { check_swap() }
+    }
+
+    /// The control group of a program that is to be started.
+    pub(crate) fn group(options: &SteerOptions) -> Result<Group, Error> {
+        if options.observe { Group::new() } else { Group::of_memory(options.cache_size()) }
+    }
+
+    /// Begins to steer the memory of control groups, and of the program's own.
+    pub(crate) fn start(
+        common: Arc<Common>,
+        options: &SteerOptions,
+        group: Option<&Group>,
+        follow: Option<Limits>,
+        (users, name): (Uses, String),
+    ) -> Result<Self, Error> {
+        let groups: Vec<_> =
+            options.groups.iter().cloned().chain(group.iter().map(|group| group.path().to_owned())).collect();
+        let (observe, files_beside) = (options.observe, options.cache.is_some());
+        let users = Some(Box::new(users) as _);
+        let of_kernel = Options { groups: groups.clone(), observe, files_beside, follow, users };
+        let paging = Paging::start(common, of_kernel)?;
+        let guard = if observe { None } else { Some(Guard::start(&groups)?) };
+        Ok(Self {
+            paging: Mutex::new(paging),
+            guard: Mutex::new(guard),
+            name,
+            observe,
+            limit: group.and_then(Group::limit).map(Path::to_owned),
+        })
+    }
+
+    fn paging(&self) -> MutexGuard<'_, Paging> {
+        self.paging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was seen and done so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.paging().counts()
+    }
+
+    /// Whether it goes on.
+    pub(crate) fn runs(&self) -> bool {
+        self.paging().runs()
+    }
+
+    /// The size follows what limits leave, from now on.
+    pub(crate) fn follow(&self, limits: Limits) {
+        self.paging().follow(limits);
+    }
+
+    /// Another size is asked for, in bytes.
+    pub(crate) fn resize(&self, bytes: u64) {
+        self.paging().resize(bytes);
+        // A smaller limit than is taken may be refused: pages leave all the same.
+        if let Some(Err(error)) = self.limit.as_deref().map(|file| program::set_limit(file, bytes)) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// What was counted.
+    pub(crate) fn report(&self) -> MemoryReport {
+        MemoryReport { name: self.name.clone(), observes: self.observe, figures: MemoryFigures::of(&self.counts()) }
+    }
+
+    /// What the policy of a cache has seen of it.
+    pub(crate) fn volume(&self, cache: &str) -> VolumeReport {
+        let pool = VolumeStatistics { name: self.name.clone(), ..self.paging().counted().statistics() };
+        VolumeReport { cache: cache.to_owned(), pool, ..VolumeReport::default() }
+    }
+
+    /// Ends it: the kernel's own lists decide again.
+    pub(crate) fn stop(&self) {
+        self.paging().stop();
+        if self.counts().pages.dropped == 0 {
+            let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
+            guard.into_iter().for_each(Guard::end);
+        }
+    }
+}
+
+/// Refuses a machine from whose memory no page can leave.
+fn check_swap() -> Result<(), Error> {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if swaps.lines().count() > 1 {
+        return Ok(());
+    }
+    let what = "there is no swap space that memory could leave for: make some, as by `fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && \
+                swapon /swapfile`, or only look, by --observe";
+    Err(Error::Usage(what.to_owned()))
+}
+
+/// Refuses the group of the whole machine: what answers those who would end this is in it.
+fn check_group(group: &Path) -> Result<(), Error> {
+    let is_root = group.join("release_agent").exists()
+        || group.join("cgroup.controllers").exists() && !group.join("cgroup.type").exists();
+    if !is_root {
+        return Ok(());
+    }
+    let what = "it holds all processes of this machine, and the kernel's own lists suit these; name a group below it";
+    Err(Error::Usage(format!("--cgroup {}: {what}", group.display())))
+}
+
+/// Says that pages stay in memory where no limit has the kernel take them.
+pub(crate) fn warn_of_no_limit(options: &SteerOptions) {
+    let limited = |group: &&PathBuf| Limits::new(Limits::files_of(group)).is_none();
+    if let Some(group) = options.groups.iter().find(limited).filter(|_| !options.observe) {
+        tracing::warn!(
+            "{}: it has no limit, so pages that were written to swap space stay in memory as well until the machine needs room; set memory.max, or \
+             memory.limit_in_bytes in version 1",
+            group.display()
+        );
+    }
+}
