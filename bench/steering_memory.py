@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `forebay steer --memory` costs a program whose memory fits, how well it keeps its size, and what becomes of a second program after a first.
+"""What `forebay steer --memory` costs a program whose memory fits, how well it keeps its size, what becomes of a second program after a first, and of a program beside a file that is
+read again and again, where both have one size.
 
 Usage: steering_memory.py FOREBAY [OPTIONS], as root, with gcc, on a machine without swap space: it makes a swap file of its own in /var/tmp. Keeps every figure as JSON in bench/runs/.
 
@@ -21,13 +22,17 @@ from measure import keep, machine, processor_seconds, program, spread, table
 MIB = 1 << 20
 PAGE = 4096
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PROGRAM = ROOT / "crates/cli/tests/steer/pages.c"
+SOURCES = ROOT / "crates/cli/tests/steer"
 GROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 SWAP = 4096 * MIB
 # What the kernel alone may have beside the size, as `forebay steer` gives it to a program's group.
 MORE = 32
 # Until then a program fills its memory.
 FILLS = 2.0
+# A program's part of the memory beside a file, the file's, and the MiB of the file that are read in a second.
+BESIDE, FILE, RATES = 0.7, 1.2, (64, 256)
+# Beside a program of as much that stands still, how much of the memory a file has that is read so many times.
+IDLE, READ, ROUNDS = 0.6, 0.7, 20
 
 
 def options():
@@ -79,7 +84,8 @@ class Steering:
     """`forebay steer --memory` of a group."""
 
     def __init__(self, given, path, mebibytes, *more):
-        command = [given.forebay, "steer", "--memory", f"{mebibytes}MiB", "--cgroup", path, "--policy", given.policy, "--log", "warn", *more]
+        policy = [] if "--policy" in more else ["--policy", given.policy]
+        command = [given.forebay, "steer", "--memory", f"{mebibytes}MiB", "--cgroup", path, "--log", "warn", *policy, *more]
         self.process = subprocess.Popen(list(map(str, command)))
         self.spent = 0.0
         time.sleep(0.5)
@@ -154,6 +160,46 @@ def second(given, loop, how, first):
     return {"rounds": done}
 
 
+def beside(given, loop, reads, file, how, rate):
+    """A program that fits beside a file that does not: its rounds, and the pages that came back from swap space."""
+    with group(given.memory * MIB * (MORE + 1) // MORE) as path, contextlib.ExitStack() as stack:
+        with open(file, "rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if how != "kernel":
+            half = given.memory // 2
+            stack.enter_context(Steering(given, path, half, "--cache", f"{half}MiB", "--policy", how))
+        other = start(path, reads, file, rate, 1 << 20)
+        before = swapped_in()
+        done = rounds_of(start(path, loop, int(given.memory * BESIDE), given.seconds))
+        came = swapped_in() - before
+        other.kill()
+        other.communicate()
+    return {"rounds": done, "swapped_in": came}
+
+
+def idle(given, loop, reads, file, how):
+    """A file that fits once the memory of a program that stands still has left: the seconds that it takes to read it again and again."""
+    with group(given.memory * MIB * (MORE + 1) // MORE) as path, contextlib.ExitStack() as stack:
+        with open(file, "rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if how != "kernel":
+            half = given.memory // 2
+            stack.enter_context(Steering(given, path, half, "--cache", f"{half}MiB", "--policy", how))
+        other = start(path, loop, int(given.memory * IDLE), 3600)
+        time.sleep(FILLS)
+        other.send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        rounds_of(start(path, reads, file, 1 << 20, ROUNDS))
+        took = time.monotonic() - begin
+        other.kill()
+        other.communicate()
+    return {"took": took}
+
+
+def swapped_in():
+    return int(dict(line.split() for line in pathlib.Path("/proc/vmstat").read_text().splitlines())["pswpin"])
+
+
 def show(runs):
     of = lambda **labels: [run for run in runs if all(run.get(name) == value for name, value in labels.items())]  # noqa: E731
     rate = lambda runs: [run["rounds"] / run["seconds"] for run in runs]  # noqa: E731
@@ -171,6 +217,14 @@ def show(runs):
     print("\nRounds a second of a program that fits, alone and after another that stands still and keeps what it had:\n")
     rows = [[how, *(spread(rate(of(part="second", how=how, first=first))) for first in (False, True))] for how in ("kernel", "steered")]
     table(["", "alone", "after another"], rows)
+    print("\nA program that fits beside a file that does not, in one size: rounds a second, and thousands of pages that came back from swap space, by MiB of the file a second:\n")
+    rows = []
+    for how in dict.fromkeys(run["how"] for run in of(part="beside")):
+        here = [of(part="beside", how=how, rate=one) for one in RATES]
+        rows.append([how, *(cell for runs in here for cell in (spread(rate(runs)), spread([run["swapped_in"] / 1000 for run in runs])))])
+    table(["", *(name for one in RATES for name in (f"{one}: rounds", "came back"))], rows)
+    print(f"\nSeconds for {ROUNDS} rounds over a file that fits once the memory of a program that stands still has left:\n")
+    table(["", "seconds"], [[how, spread([run["took"] for run in of(part="idle", how=how)])] for how in dict.fromkeys(run["how"] for run in of(part="idle"))])
 
 
 def main():
@@ -185,9 +239,14 @@ def main():
         figures["runs"].append(labels | {"seconds": given.seconds} | figured)
         print(*labels.values(), figured, file=sys.stderr, flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="forebay-steering-memory-") as folder, swap():
-        loop = pathlib.Path(folder) / "pages"
-        subprocess.run(["cc", "-O2", "-o", loop, PROGRAM], check=True)
+    with tempfile.TemporaryDirectory(prefix="forebay-steering-memory-") as folder, swap(), contextlib.ExitStack() as stack:
+        loop, reads = (pathlib.Path(folder) / name for name in ("pages", "reads"))
+        for program_file in (loop, reads):
+            subprocess.run(["cc", "-O2", "-o", program_file, SOURCES / f"{program_file.name}.c"], check=True)
+        file, smaller = (stack.enter_context(tempfile.NamedTemporaryFile(dir="/var/tmp")) for _ in range(2))
+        for each, part in ((file, FILE), (smaller, READ)):
+            each.write(os.urandom(MIB) * int(given.memory * part))
+            os.fsync(each.fileno())
         for turn in range(given.rounds):
             for how in ("alone", "steered", "observed"):
                 measured({"part": "fits", "how": how, "round": turn}, fits(given, loop, how))
@@ -195,6 +254,11 @@ def main():
             for how in ("kernel", "steered"):
                 for first in (False, True):
                     measured({"part": "second", "how": how, "first": first, "round": turn}, second(given, loop, how, first))
+            for rate in RATES:
+                for how in ("kernel", given.policy, "lru"):
+                    measured({"part": "beside", "how": how, "rate": rate, "round": turn}, beside(given, loop, reads, file.name, how, rate))
+            for how in ("kernel", given.policy, "lru"):
+                measured({"part": "idle", "how": how, "round": turn}, idle(given, loop, reads, smaller.name, how))
     show(figures["runs"])
     keep("steering-memory", given, figures)
 

@@ -3,6 +3,7 @@
 //! ```text
 //! paging     the thread: it takes faults, asks the policy, and has pages leave
 //!   look     what reference bits tell, at the end of an epoch
+//!   leaving  victims leave, and those that stay are tried again
 //!   epoch    when that is
 //!   tending  which processes there are, and how much they have
 //!   lists    the kernel is to know how long its lists are
@@ -21,6 +22,7 @@
 mod epoch;
 mod faults;
 mod guard;
+mod leaving;
 mod lists;
 mod look;
 mod machine;

@@ -13,7 +13,7 @@
 use super::epoch::Epoch;
 use super::faults::{Fault, Faults};
 use super::look::Where;
-use super::machine::{Machine, Seen, TABLE, Table, WORDS};
+use super::machine::Machine;
 use super::spaces::Spaces;
 use super::walk::Walk;
 use crate::bpf::groups::Groups;
@@ -47,11 +47,6 @@ const SETTLES: Duration = Duration::from_secs(2);
 const PRIORITY: i32 = -15;
 /// How often processes are looked up.
 const TEND: Duration = Duration::from_millis(100);
-/// How often pages that stay are tried before the policy has them again.
-const TRIES: u8 = 3;
-
-/// How often victims are looked for in a turn: those that were used cost others their place.
-const ROUNDS: usize = 4;
 
 /// How often it is weighed what the kernel has reclaimed by itself, and what part of what the policy has let go it may be.
 const WEIGHED: Duration = Duration::from_secs(1);
@@ -60,24 +55,6 @@ const PART: u64 = 4;
 /// Fewer pages than a part in this many of the size, or than a few, are no reason to look at all memory, or to say anything.
 pub(super) const MANY: u64 = 64;
 pub(super) const FEW: u64 = 64;
-
-/// The tables of pages, in order.
-fn tables_of(pages: &[Range<u64>]) -> Vec<u64> {
-    let mut tables: Vec<u64> = pages.iter().flat_map(|pages| pages.start / TABLE..pages.end.div_ceil(TABLE)).collect();
-    tables.sort_unstable();
-    tables.dedup();
-    tables
-}
-
-/// A page's bit in what was found of tables. All of them were looked at.
-fn bit_of(found: &[(u64, Table)], page: u64, words: fn(&Seen) -> &[u64; WORDS]) -> bool {
-    let Ok(place) = found.binary_search_by_key(&(page / TABLE), |(table, _)| *table) else { return false };
-    let in_table = (page % TABLE) as usize;
-    match &found[place].1 {
-        Table::Seen(seen) => words(seen)[in_table / 64] >> (in_table % 64) & 1 == 1,
-        Table::Absent | Table::AllAbsent => false,
-    }
-}
 
 /// What is steered, and how.
 #[derive(Default)]
@@ -239,11 +216,11 @@ pub(super) struct State {
     /// Pages that came in this epoch, 64 to a word, by process: their reference bits say nothing.
     pub(super) fresh: HashMap<(u32, u64), u64, foldhash::fast::RandomState>,
     pub(super) observe: bool,
-    files_beside: bool,
+    pub(super) files_beside: bool,
     users: Option<Box<dyn Users>>,
     /// Pages that the kernel has chosen, and the size does not account for yet.
     pub(super) reclaimed: u64,
-    later: Later,
+    pub(super) later: Later,
     pub(super) budget: Budget,
     shared: Arc<Shared>,
     pub(super) counts: Counts,
@@ -259,7 +236,7 @@ pub(super) struct State {
     /// Pages of this process's own.
     pub(super) own: u64,
     /// It was said that pages stay, and that the size is too small for programs themselves.
-    said: bool,
+    pub(super) said: bool,
     pub(super) said_small: bool,
 }
 
@@ -391,99 +368,6 @@ impl State {
         let (number, owner) = space.recorded(|name| (users.file(name), users.owner(name)));
         let (start, end) = (pages.start * PAGE, pages.end * PAGE);
         users.reference((number, end), &|| owner, (start, end - start), Operation::Read);
-    }
-
-    /// Has pages leave that the policy has let go.
-    fn leave(&mut self, now: Instant) {
-        // Alone, memory only loses by it: a loop that does not fit has used all of its pages.
-        for _ in 0..if self.files_beside { ROUNDS } else { 1 } {
-            let leaving = self.steered.take_leaving();
-            if self.observe || leaving.is_empty() {
-                return;
-            }
-            for of_process in leaving.chunk_by(|one, next| one.0 == next.0) {
-                let runs: Vec<_> = of_process.iter().map(|(_, run)| run.clone()).collect();
-                let unused = if self.files_beside { self.give_back_used(of_process[0].0, &runs) } else { runs };
-                self.page_out(of_process[0].0, unused, 0, now);
-            }
-        }
-    }
-
-    /// Tells the policy of those pages that it has let go and that were used in this epoch, which it could not know. Each page once in an epoch: a policy that wants it gone all the
-    /// same has it leave. The others are returned.
-    fn give_back_used(&mut self, object: u32, pages: &[Range<u64>]) -> Vec<Range<u64>> {
-        let Some(found) = self.find(object, &tables_of(pages)) else { return pages.to_vec() };
-        let Some(volume) = self.spaces.get(object).map(|space| Arc::clone(&space.volume)) else { return Vec::new() };
-        let mut unused: Vec<Range<u64>> = Vec::new();
-        for page in pages.iter().cloned().flatten() {
-            let is_young = bit_of(&found, page, |seen| &seen.young);
-            let told = self.fresh.entry((object, page / 64)).or_default();
-            if is_young && *told >> (page % 64) & 1 == 0 {
-                *told |= 1 << (page % 64);
-                self.record(object, page..page + 1);
-                self.steered.used(&volume, page..page + 1, (Operation::Read, None));
-                continue;
-            }
-            match unused.last_mut() {
-                Some(last) if last.end == page => last.end += 1,
-                _ => unused.push(page..page + 1),
-            }
-        }
-        unused
-    }
-
-    /// Has pages of a process leave: those that do not are tried again later.
-    fn page_out(&mut self, object: u32, pages: Vec<Range<u64>>, tries: u8, now: Instant) {
-        let Some(space) = self.spaces.get(object) else { return };
-        if let Err(error) = self.machine.page_out(&space.process, &pages) {
-            tracing::debug!("pages stay: {error}");
-        }
-        // Of those that stay nothing is said.
-        self.notice_gone(object, &pages);
-        let residents = self.steered.residents();
-        let stay: Vec<_> = pages.into_iter().flat_map(|run| residents.all_leaving(object, run)).collect();
-        stay.into_iter().for_each(|run| self.later.add(object, run, tries, now));
-    }
-
-    /// Looks which of some pages are still there.
-    fn notice_gone(&mut self, object: u32, pages: &[Range<u64>]) {
-        let Some(found) = self.find(object, &tables_of(pages)) else { return };
-        let Some(volume) = self.spaces.get(object).map(|space| Arc::clone(&space.volume)) else { return };
-        for page in pages.iter().cloned().flatten() {
-            if !bit_of(&found, page, |seen| &seen.present) && self.steered.residents().is_there(object, page) {
-                self.steered.removed(&volume, page, 1, false);
-            }
-        }
-    }
-
-    /// Tries again what has stayed, or gives it back to the policy.
-    fn try_again(&mut self, now: Instant) {
-        let mut still: Vec<(u32, u8, Range<u64>)> = Vec::new();
-        while let Some((object, pages, tries)) = self.later.due(now) {
-            let runs = self.steered.residents().all_leaving(object, pages);
-            still.extend(runs.into_iter().map(|run| (object, tries, run)));
-        }
-        still.sort_unstable_by_key(|(object, tries, run)| (*object, *tries, run.start));
-        for alike in still.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
-            let (object, tries) = (alike[0].0, alike[0].1);
-            let runs: Vec<Range<u64>> = alike.iter().map(|(_, _, run)| run.clone()).collect();
-            if tries < TRIES {
-                self.page_out(object, runs, tries + 1, now);
-            } else if let Some(space) = self.spaces.get(object) {
-                let volume = Arc::clone(&space.volume);
-                for run in runs {
-                    self.counts.refused += run.end - run.start;
-                    self.steered.stayed(&volume, run, None);
-                }
-                // A page that is just written, or read, stays for a moment.
-                let many = self.counts.refused > (self.budget.pages() / MANY).max(FEW);
-                if many && !std::mem::replace(&mut self.said, true) {
-                    tracing::warn!(
-                        "some pages stay: other processes have them, too, they are locked, or swap space is full"
-                    );
-                }
-            }
-        }
     }
 
     /// Follows the size that is asked for, and what the kernel leaves of it.
