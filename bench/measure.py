@@ -95,7 +95,7 @@ def keep(name, given, figures):
     """Writes raw figures and the options that they were made with, by default into `runs/` under today's date. Options that name files say
     nothing to others."""
     file = given.out
-    options = {key: value for key, value in vars(given).items() if key not in ("forebay", "plain", "passthrough_ll", "grid", "out", "keep_traces")}
+    options = {key: value for key, value in vars(given).items() if key not in ("forebay", "plain", "passthrough_ll", "grid", "umap", "out", "keep_traces")}
     file = pathlib.Path(file) if file else RUNS / f"{datetime.date.today()}-{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"options": options} | figures, indent=1) + "\n")

@@ -85,7 +85,8 @@ class Steering:
 
     def __init__(self, given, path, mebibytes, *more):
         policy = [] if "--policy" in more else ["--policy", given.policy]
-        command = [given.forebay, "steer", "--memory", f"{mebibytes}MiB", "--cgroup", path, "--log", "warn", *policy, *more]
+        size = [] if "--memory" in more else ["--memory", f"{mebibytes}MiB"]
+        command = [given.forebay, "steer", *size, "--cgroup", path, "--log", "warn", *policy, *more]
         self.process = subprocess.Popen(list(map(str, command)))
         self.spent = 0.0
         time.sleep(0.5)

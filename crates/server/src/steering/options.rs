@@ -473,6 +473,29 @@ mod tests {
     }
 
     #[test]
+    fn memory_and_files_are_one_size_where_both_are_given() {
+        let of = |memory: Option<&str>, cache: Option<&str>| SteerOptions {
+            memory: memory.map(|size| size.parse().unwrap()),
+            groups: vec!["/sys/fs/cgroup/a".into()],
+            ..options(&[], cache)
+        };
+        let both = of(Some("64MiB"), Some("32MiB"));
+        both.check(false).unwrap();
+        assert_eq!((both.cache_size(), both.has_files()), (96 << 20, true));
+        let (memory, files) = (of(Some("64MiB"), None), of(None, Some("32MiB")));
+        assert_eq!((memory.cache_size(), memory.has_files()), (64 << 20, false));
+        assert_eq!((files.cache_size(), files.has_files()), (32 << 20, true));
+        assert!(refused(&of(Some("auto"), Some("32MiB"))).starts_with("--memory auto: beside the other it is a size"));
+        assert!(refused(&of(Some("64MiB"), Some("auto"))).starts_with("--cache auto: beside the other"));
+        assert!(refused(&of(Some("64MiB"), Some("4KiB"))).starts_with("--cache: 4 KiB is too small"));
+        assert!(refused(&of(Some("16MiB"), Some("1GiB"))).contains("take 32 MiB or more"));
+        let nobody = SteerOptions { groups: Vec::new(), directories: vec!["/srv".into()], ..both.clone() };
+        assert!(refused(&nobody).starts_with("there is no memory to steer"));
+        assert!(both.check_same_kinds(&of(Some("1GiB"), Some("1GiB"))).is_ok());
+        assert!(both.check_same_kinds(&memory).is_err() && files.check_same_kinds(&both).is_err());
+    }
+
+    #[test]
     fn a_limit_is_set_where_the_hierarchy_has_it() {
         let folder = tempfile::tempdir().unwrap();
         let files = ["memory.max", "memory.limit_in_bytes"].map(|name| folder.path().join(name));
