@@ -59,6 +59,7 @@ struct Group {
     scope: usize,
     path: PathBuf,
     number: u64,
+    removed: bool,
 }
 
 /// Which hierarchy control groups are of.
@@ -102,11 +103,14 @@ impl Scopes {
         self.directories.iter().map(|directory| directory.opened.as_fd())
     }
 
-    /// Looks where the directories are now. Whether any has another path, or has been made anew.
+    /// Looks where the directories are now, and whether the groups are the same. Whether any has another path, or has been made anew.
     pub(crate) fn follow(&mut self) -> bool {
         let mut changed = false;
         for directory in &mut self.directories {
             changed |= directory.follow();
+        }
+        for group in &mut self.groups {
+            changed |= group.follow();
         }
         changed
     }
@@ -199,7 +203,7 @@ impl Scopes {
         let path = path.canonicalize().map_err(|error| failed(error.to_string()))?;
         hierarchy_of(&path)?;
         let number = fs::metadata(&path).map_err(|error| failed(error.to_string()))?.ino();
-        self.groups.push(Group { scope, path, number });
+        self.groups.push(Group { scope, path, number, removed: false });
         Ok(())
     }
 
@@ -266,6 +270,24 @@ impl Directory {
         };
         tracing::info!("{}: is another directory now, which is steered", shown(&made.path));
         *self = made;
+        true
+    }
+}
+
+impl Group {
+    /// Whether another group has its path now, as after the restart of a service: that one is steered from now on.
+    fn follow(&mut self) -> bool {
+        let Ok(found) = fs::metadata(&self.path) else {
+            if !std::mem::replace(&mut self.removed, true) {
+                tracing::warn!("{}: was removed; a group that is made in its place is steered", shown(&self.path));
+            }
+            return false;
+        };
+        if found.ino() == self.number {
+            return false;
+        }
+        (self.number, self.removed) = (found.ino(), false);
+        tracing::info!("{}: is another group now, which is steered", shown(&self.path));
         true
     }
 }

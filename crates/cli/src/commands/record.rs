@@ -77,12 +77,14 @@ be run, 127 there is no such program.";
 const LONG: &str = include_str!("record.txt").trim_ascii_end();
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.duration.is_some_and(|duration| duration.0.is_zero()) {
+        return Err(Failure::Usage("--duration 0: a recording takes some time: give more, as 60s".to_owned()));
+    }
     if arguments.epochs || arguments.page_cache.is_some() {
         return kernel::run(arguments, arguments.page_cache.as_deref());
     }
     if !arguments.groups.is_empty() {
-        let what =
-            "--cgroup is for --page-cache, and for --memory with --epochs: valgrind records the program that it starts";
+        let what = "--cgroup is for --page-cache, and for --memory with --epochs: other recordings are of a program that is started, or of a --pid";
         return Err(Failure::Usage(what.to_owned()));
     }
     let what = match &arguments.blocks {

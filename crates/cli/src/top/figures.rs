@@ -188,7 +188,7 @@ const PAGE_CACHE: &[Column<PageCacheReport>] = &[
 
 /// Programs' memory where that is steered.
 const MEMORY: &[Column<MemoryReport>] = &[
-    Column("memory of", "memory", 0, |of| Cell::Text(of.now.name.clone())),
+    Column("memory", "memory", 0, |of| Cell::Text(of.now.name.clone())),
     Column("there", "there_bytes", 0, |of| pages(of.now.figures.there + of.now.figures.others)),
     Column("size", "size_bytes", 0, |of| pages(of.now.figures.size)),
     Column("asked", "asked_bytes", 2, |of| pages(of.now.figures.asked)),
@@ -449,7 +449,7 @@ mod tests {
         now.volumes.push(VolumeReport::default());
         let text = Figures::new(&now, &before).table(None);
         let place = |word: &str| text.find(word).unwrap_or_else(|| panic!("no {word} in {text}"));
-        assert!(place("page cache of") < place("memory of") && place("memory of") < place("volume"), "{text}");
+        assert!(place("page cache of") < place("memory  ") && place("memory  ") < place("volume"), "{text}");
         assert!(text.starts_with("up 12 s, 0 files steered, 0 events, 0 lost, 3 processes steered"), "{text}");
     }
 

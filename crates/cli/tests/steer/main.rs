@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The files of a folder: six of 2 MiB.
 const FILES: u64 = 6;
@@ -68,15 +68,20 @@ impl Folder {
     /// None where nothing can be steered.
     fn new() -> Option<Self> {
         let folder = can_steer().then(Self::make)?;
+        folder.cool();
+        Some(folder)
+    }
+
+    /// Has nothing of its files in the page cache.
+    fn cool(&self) {
         // Pages that the kernel still has in its lists' batches stay at the first advice.
-        for path in folder.files() {
+        for path in self.files() {
             let file = File::open(&path).expect("it is there");
             wait_until("a new file has left the page cache", || {
                 rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("it may leave");
                 resident([&path]) == 0
             });
         }
-        Some(folder)
     }
 
     fn make() -> Self {
@@ -188,9 +193,34 @@ fn stop(mut running: Running) -> String {
     std::mem::take(&mut running.log)
 }
 
+/// Microseconds in which some program of this machine waited for memory so far.
+fn waited_for_memory() -> u64 {
+    let pressure = std::fs::read_to_string("/proc/pressure/memory").unwrap_or_default();
+    let total = pressure.lines().next().and_then(|some| some.rsplit_once("total="));
+    total.map_or(0, |(_, total)| total.parse().expect("a number"))
+}
+
 #[test]
 fn a_loop_over_more_than_the_cache_leaves_no_more_than_the_cache() {
     let Some(folder) = Folder::new() else { return };
+    // Where programs wait for memory, as those of other tests may, a part of the cache is given back.
+    for _ in 0..5 {
+        folder.cool();
+        let (waited, begin) = (waited_for_memory(), Instant::now());
+        let hits = hits_of_a_loop(&folder);
+        let waited = waited_for_memory() - waited;
+        if u128::from(waited) * 50 < begin.elapsed().as_micros() {
+            // The first round hits nothing, and each of the others what was kept: the kernel's own lists would hit nothing.
+            let (uses, expected) = (4 * (ALL >> 12), 3 * (CACHE >> 12));
+            assert!(hits.abs_diff(expected) < uses / 20, "{hits} hits of {uses} uses, for {expected}");
+            return;
+        }
+    }
+    panic!("programs of this machine wait for memory all the time: what is hit says nothing");
+}
+
+/// The hits of four rounds over all files, under MRU.
+fn hits_of_a_loop(folder: &Folder) -> u64 {
     let running = folder.steer(&["--cache", &CACHE.to_string(), "--policy", "mru"]);
     let pages = ALL >> 12;
     for round in 1..=4 {
@@ -198,15 +228,13 @@ fn a_loop_over_more_than_the_cache_leaves_no_more_than_the_cache() {
         folder.wait_for_uses(round * pages);
         folder.wait_for_at_most(CACHE + CACHE / 50);
     }
-    // The first round hits nothing, and each of the others what was kept: the kernel's own lists would hit nothing.
     let (hits, uses) = (folder.figure("kernel_hits"), 4 * pages);
-    let expected = 3 * (CACHE >> 12);
-    assert!(hits.abs_diff(expected) < uses / 20, "{hits} hits of {uses} uses, for {expected}");
     assert!(folder.figure("let_go") >= folder.figure("dropped"));
     assert_eq!(folder.figure("lost"), 0);
     let log = stop(running);
     assert!(log.contains("steering ") && log.contains(": at most 8 MiB under mru; 0 bytes are there"), "{log}");
     assert!(log.contains("stopped: ") && log.contains(&format!(" {uses} uses of pages: ")), "{log}");
+    hits
 }
 
 #[test]
@@ -230,8 +258,11 @@ fn what_is_observed_stays() {
 #[test]
 fn what_is_there_at_the_start_is_brought_down_once() {
     let Some(folder) = Folder::new() else { return };
-    folder.read();
-    assert_eq!(folder.resident(), ALL);
+    // This machine may reclaim some pages by itself.
+    wait_until("all of it is in the page cache", || {
+        folder.read();
+        folder.resident() == ALL
+    });
     let out = folder.text("figures.json");
     let output = forebay(&["steer", "--once", "--cache", "4MiB", &folder.text("files"), "--figures", &out]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -280,7 +311,8 @@ fn a_size_changes_while_it_runs_and_what_only_a_restart_changes_is_named() {
     let mut running = folder.steer(&["--config", config.to_str().expect("text")]);
     folder.read();
     folder.wait_for_uses(ALL >> 12);
-    assert_eq!(folder.resident(), ALL);
+    // This machine may reclaim some pages by itself.
+    assert!(folder.resident() >= ALL - ALL / 100, "{} bytes are there", folder.resident());
     assert_eq!(folder.control(&["resize", "shared", "2MiB"])["figures"]["bytes"], 2 << 20);
     folder.wait_for_at_most((2 << 20) + (2 << 20) / 50);
     assert_eq!(folder.figure("asked"), (2 << 20) >> 12);

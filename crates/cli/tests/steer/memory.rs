@@ -101,20 +101,23 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
         assert!(text(&refused.stderr).contains("no swap space"), "{}", text(&refused.stderr));
     }
     let root = groups.to_str().expect("text");
+    let group = Group::new(&groups);
+    let unlimited = group.0.to_str().expect("text");
     for (words, what) in [
         (&["--memory", "16MiB", "--", "true"][..], "take 32 MiB or more"),
         (&["--memory", "32MiB", "--cgroup", root], "it holds all processes of this machine"),
         (&["--memory", "32MiB"], "name a control group by --cgroup, or a program"),
-        (&["--memory", "auto", "--cgroup", root], "no limit of memory is set"),
+        (&["--memory", "auto", "--cgroup", unlimited], "no limit of memory is set"),
         (&["--memory", "32MiB", "--cache", "auto", "--cgroup", root], "--cache auto: beside the other it is a size"),
         (&["--memory", "32MiB", "--cache", "1MiB", "/tmp"], "there is no memory to steer"),
-        (&["--memory", "32MiB", "/tmp", "--", "true"], "steers no files, and directories is for files"),
+        (&["--memory", "32MiB", "/tmp", "--", "true"], "steers no files, and a DIRECTORY is for them"),
         (&["--memory", "32MiB", "--cache", "1MiB", "--cgroup", root], "it holds all processes of this machine"),
     ] {
         let refused = forebay(&[&["steer"], words].concat());
         assert_eq!(refused.status.code(), Some(2), "{words:?}: {}", text(&refused.stderr));
         assert!(text(&refused.stderr).contains(what), "{words:?}: {}", text(&refused.stderr));
     }
+    drop(group);
     let Some(_swap) = Swap::on() else { return };
 
     let (mru, lru) = (looped(pages, "mru"), looped(pages, "lru"));
@@ -234,8 +237,9 @@ fn observes(pages: &str) {
     wait_until("the program has used all of its memory", || {
         memory()["there"].as_u64().is_some_and(|there| there >= LOOP << 8)
     });
+    // What programs free themselves counts, too.
     let dropped = memory()["dropped"].as_u64();
-    assert_eq!(dropped, Some(0), "something has left: {}", memory());
+    assert!(dropped.is_some_and(|dropped| dropped < LOOP), "something has left: {}", memory());
     steering.signal("TERM");
     steering.end();
 }

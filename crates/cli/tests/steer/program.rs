@@ -79,6 +79,34 @@ fn group_of(said: &str, groups: &Path) -> PathBuf {
 }
 
 #[test]
+fn a_group_that_is_made_anew_is_steered_as_the_one_before() {
+    let (Some(folder), Some(groups)) = (Folder::new(), groups()) else { return };
+    let group = groups.join(format!("test-anew-{}", std::process::id()));
+    fs::create_dir(&group).expect("a group");
+    let socket = folder.text("steer.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["steer", "--cache", "1GiB", "--control", &socket, "--cgroup"]).arg(&group);
+    let mut steering = Running::start(&mut command);
+    steering.wait_for("steering ");
+    fs::remove_dir(&group).expect("nobody is in it");
+    steering.wait_for("was removed; a group that is made in its place is steered");
+    fs::create_dir(&group).expect("a group");
+    steering.wait_for("is another group now, which is steered");
+    let read = format!("echo $$ > {}/cgroup.procs && cat {}/* > /dev/null", group.display(), folder.text("files"));
+    let status = Command::new("sh").args(["-c", &read]).status().expect("sh runs");
+    assert!(status.success());
+    wait_until("its files are steered", || {
+        let output = forebay(&["control", "-f", "json", "-s", &socket, "statistics"]);
+        let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        // The shell's own are among them.
+        figures["statistics"]["page_cache"]["files"].as_u64().is_some_and(|files| files >= 6)
+    });
+    steering.signal("TERM");
+    steering.end();
+    wait_until("the group is empty", || fs::remove_dir(&group).is_ok());
+}
+
+#[test]
 fn groups_that_a_program_has_made_in_its_own_go_with_it() {
     let (Some(folder), Some(groups)) = (Folder::new(), groups()) else { return };
     let pid = folder.path("pid");

@@ -92,7 +92,7 @@ pub struct Counts {
     pub processes: u64,
     /// Faults that were taken.
     pub faults: u64,
-    /// Faults that found the ring full.
+    /// Faults that found the ring full, or whose process had ended by then.
     pub lost: u64,
     /// Looks at reference bits, and what they took.
     pub looks: u64,
@@ -224,6 +224,8 @@ pub(super) struct State {
     pub(super) budget: Budget,
     shared: Arc<Shared>,
     pub(super) counts: Counts,
+    /// Faults of processes that had ended by the time that they were taken.
+    pub(super) gone: u64,
     /// Faults that were lost by the last look at all memory.
     pub(super) lost: u64,
     pub(super) tended: Instant,
@@ -238,6 +240,8 @@ pub(super) struct State {
     /// It was said that pages stay, and that the size is too small for programs themselves.
     pub(super) said: bool,
     pub(super) said_small: bool,
+    /// How often in turn programs themselves left no room.
+    pub(super) small_for: u32,
 }
 
 impl Events {
@@ -269,6 +273,7 @@ impl State {
             budget: Budget::new(shared.size.load(Ordering::Relaxed)),
             shared: Arc::clone(shared),
             counts: Counts::default(),
+            gone: 0,
             lost: 0,
             tended: now,
             faulted: false,
@@ -277,6 +282,7 @@ impl State {
             own: 0,
             said: false,
             said_small: false,
+            small_for: 0,
         })
     }
 
@@ -337,7 +343,10 @@ impl State {
 
     /// A process asks for a page.
     pub(super) fn fault(&mut self, Fault { process, page }: Fault) {
-        let Some(object) = self.spaces.find(process).or_else(|| self.hold(process)) else { return };
+        let Some(object) = self.spaces.find(process).or_else(|| self.hold(process)) else {
+            self.gone += 1;
+            return;
+        };
         let Some(space) = self.spaces.get_mut(object) else { return };
         if !space.may_leave(page) {
             return;

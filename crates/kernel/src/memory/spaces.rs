@@ -43,7 +43,7 @@ impl Space {
         let process = self.process.number;
         *self.recorded.get_or_insert_with(|| {
             let program = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-            number(&format!("{} ({process})", program.trim_end()))
+            number(&format!("{} {process}", program.trim_end()))
         })
     }
 

@@ -15,6 +15,9 @@ use std::time::Instant;
 const FREED: u64 = 64;
 const FEWEST_FREED: u64 = 256;
 const MOST_ASKED: usize = 32;
+/// So many times in turn it is looked whether programs themselves leave no room, before that is said.
+const LONG: u32 = 10;
+
 impl State {
     /// Whether steered processes have freed so much that no page needs to leave. The kernel sends no event of that, so it is asked how much they have.
     pub(super) fn has_freed(&mut self) -> bool {
@@ -76,8 +79,9 @@ impl State {
             self.counts.others = self.others;
         }
         self.others = self.others.min(self.counts.others);
-        if self.counts.others >= self.budget.pages() && !self.observe && !std::mem::replace(&mut self.said_small, true)
-        {
+        // The pages of a process that ends are counted as such for a moment.
+        self.small_for = if self.counts.others >= self.budget.pages() { self.small_for + 1 } else { 0 };
+        if self.small_for == LONG && !self.observe && !std::mem::replace(&mut self.said_small, true) {
             let [others, size] = [self.counts.others, self.budget.pages()].map(|pages| show_bytes(pages * PAGE));
             tracing::warn!("programs and libraries themselves take {others} of {size}, and do not leave: give more");
         }
@@ -87,7 +91,7 @@ impl State {
             tracing::debug!("faults were lost: all memory is looked at");
             self.look(Where::All);
         }
-        self.counts.lost = lost;
+        self.counts.lost = lost + self.gone;
         self.counts.memory = events.faults.memory() + self.machine.memory() + self.bytes();
     }
 

@@ -151,6 +151,11 @@ impl Steered {
         volume
     }
 
+    /// Whether the other side steers, too.
+    pub(crate) fn has_both(&self) -> bool {
+        self.common.has_both()
+    }
+
     /// Shows the other side how many pages are there.
     pub(crate) fn show(&self, there: u64) {
         self.common.show(self.side, there, self.came);

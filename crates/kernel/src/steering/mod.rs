@@ -287,9 +287,10 @@ impl State {
             self.notice_losses();
             self.weigh();
             if self.scopes.follow() {
-                // It is asked anew which files are steered, and what is in the cache of a directory that has come.
+                // It is asked anew which files and groups are steered, and what is in the cache of a directory that has come.
                 self.forgot = now;
                 self.watch.forget_files();
+                self.watch.forget_groups();
                 self.begin_walks();
             }
         }
@@ -346,7 +347,8 @@ impl State {
             }
         }
         let reclaimed = self.steered.pages().reclaimed - reclaimed;
-        if reclaimed > 0 {
+        // Where memory is beside, pages on their way to swap space count in a group's limit, and the kernel makes room for them with files. Less memory would send more on that way.
+        if reclaimed > 0 && !self.steered.has_both() {
             self.budget.reclaimed(reclaimed, self.all_there(), now);
         }
         self.counts.events += events as u64;

@@ -28,6 +28,8 @@ figures! {
         let_go: u64 => |counts| counts.pages.let_go, Count "memory_victims" outcome="let_go";
         /// Pages that have left after that, or with their process.
         dropped: u64 => |counts| counts.pages.dropped, Count "memory_victims" outcome="dropped";
+        /// Pages that were used again before they had left.
+        rescued: u64 => |counts| counts.pages.rescued, Count "memory_victims" outcome="rescued";
         /// Pages that the policy got back because they stay: others have them, too, they are locked, or swap space is full.
         refused: u64 => |counts| counts.refused, Count "memory_victims" outcome="refused";
         /// Pages that the kernel has reclaimed by itself.
@@ -36,7 +38,7 @@ figures! {
         processes: u64 => |counts| counts.processes, Level "memory_processes";
         /// Page faults that the kernel's tracepoints have reported, also on pages that were there.
         faults: u64 => |counts| counts.faults, Count "memory_faults" outcome="taken";
-        /// Faults that came too fast, and are lost: all memory is looked at then.
+        /// Faults that came too fast, after which all memory is looked at; and those of processes that had ended before they were looked at.
         lost: u64 => |counts| counts.lost, Count "memory_faults" outcome="lost";
         /// Looks at reference bits: each ends an epoch.
         looks: u64 => |counts| counts.looks, Count "memory_looks";
@@ -76,7 +78,7 @@ impl fmt::Display for MemoryReport {
             write!(f, "; the kernel reclaimed {reclaimed} by itself")?;
         }
         if lost > 0 {
-            write!(f, "; {lost} faults came too fast, and are lost")?;
+            write!(f, "; {lost} faults came too fast, or from processes that ended at once, and are lost")?;
         }
         write!(f, "; {} are in memory", show_bytes((there + others) * PAGE))
     }

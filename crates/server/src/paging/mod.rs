@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::figures::{CacheReport, Report};
 use crate::frame::{Beside, Frame, Hooks, Reload, Service, run};
 use crate::options::STOP_TIMEOUT;
-use crate::paging::part::{Part, warn_of_no_limit};
+use crate::paging::part::{Part, warn_of_limits};
 use crate::record::Recorded;
 use crate::steering::ends::Ends;
 use crate::steering::options::{LEAST_MEMORY, PAGE, SteerOptions, check_cache};
@@ -37,7 +37,6 @@ pub(crate) fn steer(
     hooks: Hooks<SteerOptions>,
     recording: Option<Recording>,
 ) -> Result<SteerEnd, Error> {
-    Part::check(&options)?;
     let (asking, requests, passing) = requests(program.is_some())?;
     let beside = Beside::bind(&options.beside)?;
     let Hooks { reload, log, ready } = hooks;
@@ -78,7 +77,7 @@ pub(crate) fn steer(
         match recording {
             None => {
                 tracing::info!("{}", service.what());
-                warn_of_no_limit(&service.options);
+                warn_of_limits(&service.options);
             }
             Some(recording) => {
                 let group = group.as_ref().map(|group| group.path().to_owned());
@@ -161,6 +160,7 @@ impl Memory {
     fn take_size(&self, new: &SteerOptions) -> Result<(), Error> {
         let follows = self.follows.load(Ordering::Relaxed);
         self.options.check_same_kinds(new)?;
+        new.check_sizes()?;
         if let Some(limits) = new.limits()? {
             if !follows {
                 self.part.follow(limits);
@@ -190,7 +190,11 @@ impl Service for Memory {
     }
 
     fn stopping(&self) -> String {
-        "stopping: the kernel's own lists decide again".to_owned()
+        match self.options.observe {
+            true => "stopping: nothing has left by this",
+            false => "stopping: the kernel's own lists decide again",
+        }
+        .to_owned()
     }
 
     fn stopped(&self) -> String {

@@ -4,9 +4,10 @@ use crate::error::Error;
 use crate::figures::VolumeReport;
 use crate::paging::figures::{MemoryFigures, MemoryReport};
 use crate::paging::guard::Guard;
-use crate::steering::options::SteerOptions;
+use crate::steering::options::{PAGE, SteerOptions};
 use crate::steering::program::{self, Group};
 use crate::steering::recorded::Uses;
+use forebay_basis::show_bytes;
 use forebay_kernel::memory::{Counts, Options, Paging};
 use forebay_kernel::{Common, Limits};
 use forebay_pool::VolumeStatistics;
@@ -27,10 +28,20 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Refuses what cannot be steered.
-    pub(crate) fn check(options: &SteerOptions) -> Result<(), Error> {
-        options.groups.iter().try_for_each(|group| check_group(group))?;
-        if options.observe { Ok(()) } else { check_swap() }
+    /// Refuses groups whose memory cannot be steered.
+    pub(crate) fn check_groups(options: &SteerOptions) -> Result<(), Error> {
+        options.groups.iter().try_for_each(|group| check_group(group))
+    }
+
+    /// Refuses a machine from whose memory no page can leave.
+    pub(crate) fn check_swap(options: &SteerOptions) -> Result<(), Error> {
+        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        if options.observe || swaps.lines().count() > 1 {
+            return Ok(());
+        }
+        let what = "there is no swap space that memory could leave for: make some, as by `fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && \
+                    swapon /swapfile`, or only look, by --observe";
+        Err(Error::Usage(what.to_owned()))
     }
 
     /// The control group of a program that is to be started.
@@ -111,17 +122,6 @@ impl Part {
     }
 }
 
-/// Refuses a machine from whose memory no page can leave.
-fn check_swap() -> Result<(), Error> {
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    if swaps.lines().count() > 1 {
-        return Ok(());
-    }
-    let what = "there is no swap space that memory could leave for: make some, as by `fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && \
-                swapon /swapfile`, or only look, by --observe";
-    Err(Error::Usage(what.to_owned()))
-}
-
 /// Refuses the group of the whole machine: what answers those who would end this is in it.
 fn check_group(group: &Path) -> Result<(), Error> {
     let is_root = group.join("release_agent").exists()
@@ -133,8 +133,18 @@ fn check_group(group: &Path) -> Result<(), Error> {
     Err(Error::Usage(format!("--cgroup {}: {what}", group.display())))
 }
 
-/// Says that pages stay in memory where no limit has the kernel take them.
-pub(crate) fn warn_of_no_limit(options: &SteerOptions) {
+/// Says that pages stay in memory where no limit has the kernel take them, and where a limit leaves less than was asked for.
+pub(crate) fn warn_of_limits(options: &SteerOptions) {
+    for group in options.groups.iter().filter(|_| !options.observe) {
+        let most = Limits::new(Limits::files_of(group)).map(|limits| limits.most() * PAGE);
+        if let Some(most) = most.filter(|most| *most < options.cache_size()) {
+            let [size, most] = [options.cache_size(), most].map(show_bytes);
+            tracing::warn!(
+                "{}: its limit leaves {most} of {size}: the kernel takes the rest by itself",
+                group.display()
+            );
+        }
+    }
     let limited = |group: &&PathBuf| Limits::new(Limits::files_of(group)).is_none();
     if let Some(group) = options.groups.iter().find(limited).filter(|_| !options.observe) {
         tracing::warn!(

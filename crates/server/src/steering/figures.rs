@@ -57,6 +57,9 @@ figures! {
 pub struct PageCacheReport {
     /// What is steered.
     pub name: String,
+    /// Nothing leaves: it only is looked at what is used.
+    #[serde(default)]
+    pub observes: bool,
     /// What was counted.
     #[serde(flatten)]
     pub figures: PageCacheFigures,
@@ -79,7 +82,10 @@ impl fmt::Display for PageCacheReport {
                 )?;
             }
         }
-        write!(f, "; the policy let {let_go} pages go, of which {} have left", dropped.min(let_go))?;
+        match self.observes {
+            true => write!(f, "; the policy would let {let_go} pages go")?,
+            false => write!(f, "; the policy let {let_go} pages go, of which {} have left", dropped.min(let_go))?,
+        }
         if reclaimed > 0 {
             write!(f, "; the kernel reclaimed {reclaimed} by itself")?;
         }
@@ -100,7 +106,10 @@ mod tests {
         let mut counts = Counts { there: 256, ..Counts::default() };
         let line = |counts: Counts| {
             let figures = PageCacheFigures::of(&Seen { counts, ahead: 1 });
-            PageCacheReport { name: "/srv".to_owned(), figures }.to_string()
+            let report = PageCacheReport { name: "/srv".to_owned(), observes: false, figures };
+            let observed = PageCacheReport { observes: true, ..report.clone() }.to_string();
+            assert!(observed.contains("; the policy would let ") && !observed.contains(" have left"), "{observed}");
+            report.to_string()
         };
         assert_eq!(line(counts), "no file was used; the policy let 0 pages go, of which 0 have left; 1 MiB are there");
         counts.pages =

@@ -38,7 +38,7 @@ use crate::manager_socket::{self, SteeredFiles};
 use crate::managers;
 use crate::options::STOP_TIMEOUT;
 use crate::paging;
-use crate::paging::part::{Part, warn_of_no_limit};
+use crate::paging::part::{Part, warn_of_limits};
 use crate::record::{self, Recorded};
 use crate::signals::{self, Request};
 use crate::steering::ends::Ends;
@@ -87,10 +87,13 @@ pub fn steer(
     options.check(program.is_some())?;
     // What cannot be is said first, whoever steers there.
     forebay_kernel::check(&options.scopes())?;
+    if options.memory.is_some() {
+        Part::check_groups(&options)?;
+    }
     options.limits()?;
     let _claims = options.claim()?;
     if options.memory.is_some() {
-        Part::check(&options)?;
+        Part::check_swap(&options)?;
     }
     match options.has_files() {
         true => watch(options, program, hooks, None),
@@ -129,6 +132,7 @@ pub fn record_memory(
     let options = SteerOptions { groups, memory, observe: true, ..SteerOptions::default() };
     options.check(program.is_some())?;
     forebay_kernel::check(&options.scopes())?;
+    Part::check_groups(&options)?;
     whole(recording, |recording| paging::steer(options, program, hooks, Some(recording)))
 }
 
@@ -200,7 +204,10 @@ fn watch(
     let steering = Steering::start(Arc::clone(&common), of_kernel, &mut stops)?;
     let start_memory = || {
         let users = Uses::new(Arc::clone(&frame.recorder), u64::MAX);
-        Part::start(common, &options, group.as_ref(), None, (users, format!("memory of {name}")))
+        let program = program.as_ref().map(|program| program.get_program().display().to_string());
+        let groups = options.groups.iter().map(|group| group.display().to_string());
+        let whose = groups.chain(program).collect::<Vec<_>>().join(", ");
+        Part::start(common, &options, group.as_ref(), None, (users, format!("memory of {whose}")))
     };
     let memory = options.memory.is_some().then(start_memory).transpose()?;
     for request in early {
@@ -240,7 +247,7 @@ fn watch(
             None => {
                 tracing::info!("{}", service.what());
                 if service.memory.is_some() {
-                    warn_of_no_limit(&service.options);
+                    warn_of_limits(&service.options);
                 }
             }
             Some(recording) => {
@@ -333,6 +340,11 @@ impl PageCache {
 
     fn resize(&self, size: Size, shares: &[ShareOptions]) -> Result<(), Error> {
         check_cache(size.0)?;
+        let least = LEAST_MEMORY + LEAST_PAGES * PAGE;
+        if self.memory.is_some() && size.0 < least {
+            let [size, least] = [size.0, least].map(show_bytes);
+            return Err(Error::Usage(format!("memory and a cache of {size}: take {least} or more")));
+        }
         check_fit(shares, size.0)?;
         if size.0 > self.most {
             let (size, most) = (show_bytes(size.0), show_bytes(self.most));
@@ -388,7 +400,8 @@ impl PageCache {
         let steering = self.steering();
         let ahead = steering.counted().iter().map(|of| of.statistics().readahead_used).sum();
         let seen = Seen { counts: steering.counts(), ahead };
-        PageCacheReport { name: self.name.clone(), figures: PageCacheFigures::of(&seen) }
+        let (name, observes) = (self.name.clone(), self.options.observe);
+        PageCacheReport { name, observes, figures: PageCacheFigures::of(&seen) }
     }
 }
 

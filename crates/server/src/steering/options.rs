@@ -121,20 +121,7 @@ impl SteerOptions {
             return Err(Error::Usage(format!("there is {what}a control group by --cgroup, or a program behind `--`")));
         }
         self.check_memory_alone()?;
-        self.check_both()?;
-        self.check_least_memory()?;
-        match self.room() {
-            None if !self.observe => {
-                let what = "--cache SIZE is missing: it says how much of the page cache may stay; --observe only looks";
-                return Err(Error::Usage(what.to_owned()));
-            }
-            // Where there is a limit is looked up later.
-            Some(Room::Auto) => {}
-            None | Some(Room::Bytes(_)) => {
-                check_cache(self.cache_size())?;
-                self.check_machine()?;
-            }
-        }
+        self.check_sizes()?;
         self.check_folio_limit()?;
         self.check_once(has_program)?;
         check_apart("", &self.directories)?;
@@ -155,6 +142,25 @@ impl SteerOptions {
                 directory.display()
             ))),
         }
+    }
+
+    /// Refuses sizes that cannot be, or are missing.
+    pub(crate) fn check_sizes(&self) -> Result<(), Error> {
+        self.check_both()?;
+        self.check_least_memory()?;
+        match self.room() {
+            None if !self.observe => {
+                let what = "--cache SIZE is missing: it says how much of the page cache may stay; --observe only looks";
+                return Err(Error::Usage(what.to_owned()));
+            }
+            // Where there is a limit is looked up later.
+            Some(Room::Auto) => {}
+            None | Some(Room::Bytes(_)) => {
+                check_cache(self.cache_size())?;
+                self.check_machine()?;
+            }
+        }
+        Ok(())
     }
 
     /// What is logged, beside a program or without one.
@@ -267,7 +273,7 @@ impl SteerOptions {
     fn check_least_memory(&self) -> Result<(), Error> {
         match self.memory {
             Some(Room::Bytes(Size(bytes))) if bytes < LEAST_MEMORY => Err(Error::Usage(format!(
-                "memory of {}: take {} or more; this command takes a half of that itself",
+                "memory of {}: take {} or more; this command takes some 8 MiB itself",
                 show_bytes(bytes),
                 show_bytes(LEAST_MEMORY)
             ))),
@@ -278,12 +284,12 @@ impl SteerOptions {
     /// Refuses what is for files alone, where memory is steered. The command line has been looked at; a file may say it, too.
     fn check_memory_alone(&self) -> Result<(), Error> {
         let others = [
-            ("directories", !self.directories.is_empty()),
-            ("share", !self.shares.is_empty()),
-            ("folio-limit", self.folio_limit.is_some()),
-            ("managers", self.managers.is_some()),
-            ("owners", self.owners.is_some()),
-            ("manager-socket", self.manager_socket.is_some()),
+            ("a DIRECTORY", !self.directories.is_empty()),
+            ("--share", !self.shares.is_empty()),
+            ("--folio-limit", self.folio_limit.is_some()),
+            ("--managers", self.managers.is_some()),
+            ("--owners", self.owners.is_some()),
+            ("--manager-socket", self.manager_socket.is_some()),
         ];
         if self.memory.is_some() && self.once {
             let what = "--once brings directories down to a size and ends: it cannot be used with --memory; leave one of them out";
@@ -291,7 +297,7 @@ impl SteerOptions {
         }
         match others.into_iter().find(|(_, given)| !self.has_files() && *given) {
             Some((other, _)) => Err(Error::Usage(format!(
-                "--memory alone steers no files, and {other} is for files: give a --cache, too, or steer these by a command of their own"
+                "--memory alone steers no files, and {other} is for them: give a --cache, too, or steer these by a command of their own"
             ))),
             None => Ok(()),
         }

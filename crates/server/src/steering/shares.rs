@@ -143,6 +143,7 @@ impl PageCache {
     /// Has the size and the shares that new options ask for, or neither if they do not go together.
     pub(super) fn take_sizes(&self, new: &SteerOptions) -> Result<(), Error> {
         self.options.check_same_kinds(new)?;
+        new.check_sizes()?;
         new.check_shares()?;
         let (shares, same) = self.new_shares(new);
         self.take_size(new, &shares)?;
