@@ -243,11 +243,13 @@ fn what_is_observed_stays() {
     let running = folder.steer(&["--observe", "--cache", "1MiB"]);
     folder.read();
     folder.wait_for_uses(ALL >> 12);
-    wait_until("the policy lets pages go", || folder.figure("let_go") >= (ALL - (1 << 20)) >> 12);
+    // On a busy machine the kernel takes some itself.
+    wait_until("the policy lets pages go", || {
+        folder.figure("let_go") + folder.figure("reclaimed") >= (ALL - (1 << 20)) >> 12
+    });
     assert_eq!(folder.figure("dropped"), 0);
     // A turn after the last page was let go.
     std::thread::sleep(Duration::from_millis(50));
-    // On a busy machine the kernel takes some itself.
     wait_until("what is missing was reclaimed", || folder.resident() + (folder.figure("reclaimed") << 12) == ALL);
     assert_eq!(folder.figure("dropped"), 0);
     let log = stop(running);
