@@ -22,6 +22,7 @@ from steering_memory import MIB, PAGE, Steering, group, start, swap
 PAGES, ROOM = 65_536, 16_384
 # What a program has besides the file.
 BESIDES = 4 * MIB
+MOST_SECONDS = 300
 SYSTEMS = ("UMap", "kernel", "steered")
 
 
@@ -65,7 +66,12 @@ def once(given, system, file, what, threads, shuffled):
 
 def output(path, words):
     child = start(path, "env", f"UMAP_BUFSIZE={ROOM}", f"UMAP_PAGESIZE={PAGE}", *words)
-    said = child.communicate(timeout=300)[0]
+    try:
+        said = child.communicate(timeout=MOST_SECONDS)[0]
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        sys.exit(f"{words}: not done within {MOST_SECONDS} s: a disk that reads ahead megabytes does so for each page that is read at random")
     if child.returncode:
         sys.exit(f"{words}: exit code {child.returncode}")
     return said
