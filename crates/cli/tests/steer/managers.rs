@@ -1,7 +1,7 @@
 //! Managers of steered files, as their administrator meets them.
 
 use crate::running::{Running, wait_until};
-use crate::{ALL, CACHE, FILE, Folder, forebay, resident, stop, text};
+use crate::{ALL, CACHE, FILE, Folder, forebay, resident, stop, text, undisturbed};
 use std::fs;
 use std::path::Path;
 
@@ -33,6 +33,10 @@ impl Folder {
 
 #[test]
 fn a_loop_under_an_mru_rule_drops_what_mru_drops_until_lru_decides_again() {
+    undisturbed(loop_under_rules);
+}
+
+fn loop_under_rules() {
     let Some(folder) = Folder::new() else { return };
     let (file, own) = (folder.path("managers.toml"), format!("* {}", std::process::id()));
     let rule = |name: &str| format!("[[manager]]\nname = \"{name}\"\nowners = [\"{own}\"]\nfiles = [\"[0-9]\"]\n");
@@ -111,6 +115,10 @@ fn owners_by_choice_are_named_so_in_recordings() {
 
 #[test]
 fn hints_by_hand_bring_a_file_and_let_it_leave() {
+    undisturbed(hint_by_hand);
+}
+
+fn hint_by_hand() {
     let Some(folder) = Folder::new() else { return };
     let running = folder.steer(&["--cache", &CACHE.to_string()]);
     let first = folder.files().next().expect("there are some").display().to_string();
