@@ -268,141 +268,159 @@ fn observe() {
 
 #[test]
 fn what_is_there_at_the_start_is_brought_down_once() {
-    let Some(folder) = Folder::new() else { return };
-    // This machine may reclaim some pages by itself.
-    wait_until("all of it is in the page cache", || {
-        folder.read();
-        folder.resident() == ALL
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        // This machine may reclaim some pages by itself.
+        wait_until("all of it is in the page cache", || {
+            folder.read();
+            folder.resident() == ALL
+        });
+        let out = folder.text("figures.json");
+        let output = forebay(&["steer", "--once", "--cache", "4MiB", &folder.text("files"), "--figures", &out]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stdout).contains(" are in the page cache, of 4 MiB that may be"),
+            "{}",
+            text(&output.stdout)
+        );
+        assert!(folder.resident() <= 4 << 20);
+        let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
+        assert_eq!(figures["size_bytes"], 4 << 20);
+        assert!(figures["there_bytes"].as_u64().is_some_and(|there| there <= 4 << 20), "{figures}");
     });
-    let out = folder.text("figures.json");
-    let output = forebay(&["steer", "--once", "--cache", "4MiB", &folder.text("files"), "--figures", &out]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains(" are in the page cache, of 4 MiB that may be"), "{}", text(&output.stdout));
-    assert!(folder.resident() <= 4 << 20);
-    let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
-    assert_eq!(figures["size_bytes"], 4 << 20);
-    assert!(figures["there_bytes"].as_u64().is_some_and(|there| there <= 4 << 20), "{figures}");
 }
 
 #[test]
 fn a_file_of_options_says_all_that_the_command_line_does() {
-    let Some(folder) = Folder::new() else { return };
-    folder.read();
-    let (config, out) = (folder.text("steer.toml"), folder.text("figures.json"));
-    let said = format!(
-        "directories = [{:?}]\ncache = \"4MiB\"\nonce = true\nfigures = {out:?}\nlog = \"off\"\n",
-        folder.text("files")
-    );
-    fs::write(&config, said).expect("it is written");
-    let output = forebay(&["steer", "--config", &config]);
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
-    let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
-    assert_eq!(figures["size_bytes"], 4 << 20);
-    assert!(folder.resident() <= 4 << 20);
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        folder.read();
+        let (config, out) = (folder.text("steer.toml"), folder.text("figures.json"));
+        let said = format!(
+            "directories = [{:?}]\ncache = \"4MiB\"\nonce = true\nfigures = {out:?}\nlog = \"off\"\n",
+            folder.text("files")
+        );
+        fs::write(&config, said).expect("it is written");
+        let output = forebay(&["steer", "--config", &config]);
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+        let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
+        assert_eq!(figures["size_bytes"], 4 << 20);
+        assert!(folder.resident() <= 4 << 20);
+    });
 }
 
 #[test]
 fn without_a_file_there_is_nothing_to_read_again_and_that_is_said_once() {
-    let Some(folder) = Folder::new() else { return };
-    let running = folder.steer(&["--cache", "1GiB"]);
-    let answer = folder.control(&["reload"]);
-    assert!(
-        answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains("no file")),
-        "{answer}"
-    );
-    let log = stop(running);
-    assert!(!log.contains("ERROR") && log.matches("nothing has changed").count() == 1, "{log}");
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let running = folder.steer(&["--cache", "1GiB"]);
+        let answer = folder.control(&["reload"]);
+        assert!(
+            answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains("no file")),
+            "{answer}"
+        );
+        let log = stop(running);
+        assert!(!log.contains("ERROR") && log.matches("nothing has changed").count() == 1, "{log}");
+    });
 }
 
 #[test]
 fn a_size_changes_while_it_runs_and_what_only_a_restart_changes_is_named() {
-    let Some(folder) = Folder::new() else { return };
-    let config = folder.path("steer.toml");
-    fs::write(&config, "cache = \"12MiB\"\n").expect("it is written");
-    let mut running = folder.steer(&["--config", config.to_str().expect("text")]);
-    folder.read();
-    folder.wait_for_uses(ALL >> 12);
-    // This machine may reclaim some pages by itself.
-    assert!(folder.resident() >= ALL - ALL / 100, "{} bytes are there", folder.resident());
-    assert_eq!(folder.control(&["resize", "shared", "2MiB"])["figures"]["bytes"], 2 << 20);
-    folder.wait_for_at_most((2 << 20) + (2 << 20) / 50);
-    assert_eq!(folder.figure("asked"), (2 << 20) >> 12);
-    fs::write(&config, "cache = \"4MiB\"\npolicy = \"mq\"\n").expect("it is written");
-    running.signal("HUP");
-    running.wait_for("policy: only a restart changes that; the rest is in force");
-    wait_until("the size of the file is in force", || folder.figure("asked") == (4 << 20) >> 12);
-    for (command, why) in [
-        (["resize", "shared", "1KiB"], "too small: take 64 pages or more"),
-        (["resize", "other", "1MiB"], "there is no cache `other`; there is shared"),
-        (["drop", "files", ""], "resize it, and resize it back"),
-        (["flush", "", ""], "to flush all volumes is not for a steered page cache"),
-        (["dirty", "shared", ""], "is not for a steered page cache"),
-    ] {
-        let words: Vec<&str> = command.into_iter().filter(|word| !word.is_empty()).collect();
-        let answer = folder.control(&words);
-        let refused =
-            answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains(why));
-        assert!(refused, "{command:?}: {answer}");
-    }
-    assert_eq!(folder.control(&["restart-policy", "shared"])["answer"], "done");
-    stop(running);
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let config = folder.path("steer.toml");
+        fs::write(&config, "cache = \"12MiB\"\n").expect("it is written");
+        let mut running = folder.steer(&["--config", config.to_str().expect("text")]);
+        folder.read();
+        folder.wait_for_uses(ALL >> 12);
+        // This machine may reclaim some pages by itself.
+        assert!(folder.resident() >= ALL - ALL / 100, "{} bytes are there", folder.resident());
+        assert_eq!(folder.control(&["resize", "shared", "2MiB"])["figures"]["bytes"], 2 << 20);
+        folder.wait_for_at_most((2 << 20) + (2 << 20) / 50);
+        assert_eq!(folder.figure("asked"), (2 << 20) >> 12);
+        fs::write(&config, "cache = \"4MiB\"\npolicy = \"mq\"\n").expect("it is written");
+        running.signal("HUP");
+        running.wait_for("policy: only a restart changes that; the rest is in force");
+        wait_until("the size of the file is in force", || folder.figure("asked") == (4 << 20) >> 12);
+        for (command, why) in [
+            (["resize", "shared", "1KiB"], "too small: take 64 pages or more"),
+            (["resize", "other", "1MiB"], "there is no cache `other`; there is shared"),
+            (["drop", "files", ""], "resize it, and resize it back"),
+            (["flush", "", ""], "to flush all volumes is not for a steered page cache"),
+            (["dirty", "shared", ""], "is not for a steered page cache"),
+        ] {
+            let words: Vec<&str> = command.into_iter().filter(|word| !word.is_empty()).collect();
+            let answer = folder.control(&words);
+            let refused =
+                answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains(why));
+            assert!(refused, "{command:?}: {answer}");
+        }
+        assert_eq!(folder.control(&["restart-policy", "shared"])["answer"], "done");
+        stop(running);
+    });
 }
 
 #[test]
 fn a_recording_has_the_files_below_the_directory_and_who_used_them() {
-    let Some(folder) = Folder::new() else { return };
-    let trace = folder.text("uses.parquet");
-    let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
-    let read = Command::new("cat").arg(folder.path("files/0")).arg(folder.path("files/3")).output();
-    assert!(read.expect("cat runs").status.success());
-    folder.wait_for_uses(2 * (FILE >> 12));
-    let log = stop(running);
-    assert!(log.contains("recorded ") && log.contains(" requests in "), "{log}");
-    let output = forebay(&["info", &trace]);
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let objects: Vec<&str> =
-        said.lines().map(str::trim_end).filter(|line| line.ends_with("  0") || line.ends_with("  3")).collect();
-    assert!(objects.len() >= 2 && said.contains("pages of 4 KiB"), "{said}");
-    let rows = folder.text("uses.csv");
-    let output = forebay(&["convert", &trace, &rows]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let rows = fs::read_to_string(rows).expect("it is there");
-    assert!(rows.lines().skip(1).all(|row| row.contains(",cat ")), "{rows}");
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let trace = folder.text("uses.parquet");
+        let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
+        let read = Command::new("cat").arg(folder.path("files/0")).arg(folder.path("files/3")).output();
+        assert!(read.expect("cat runs").status.success());
+        folder.wait_for_uses(2 * (FILE >> 12));
+        let log = stop(running);
+        assert!(log.contains("recorded ") && log.contains(" requests in "), "{log}");
+        let output = forebay(&["info", &trace]);
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let objects: Vec<&str> =
+            said.lines().map(str::trim_end).filter(|line| line.ends_with("  0") || line.ends_with("  3")).collect();
+        assert!(objects.len() >= 2 && said.contains("pages of 4 KiB"), "{said}");
+        let rows = folder.text("uses.csv");
+        let output = forebay(&["convert", &trace, &rows]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let rows = fs::read_to_string(rows).expect("it is there");
+        assert!(rows.lines().skip(1).all(|row| row.contains(",cat ")), "{rows}");
+    });
 }
 
 #[test]
 fn a_line_break_in_a_file_s_name_ends_no_recording() {
-    let Some(folder) = Folder::new() else { return };
-    let trace = folder.text("uses.csv");
-    let named = folder.path("files/a\nb (deleted)");
-    fs::copy(folder.path("files/0"), &named).expect("it is written");
-    let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
-    let read = Command::new("cat").args([&named, &folder.path("files/3")]).output();
-    assert!(read.expect("cat runs").status.success());
-    folder.wait_for_uses(2 * (FILE >> 12));
-    let log = stop(running);
-    assert!(log.contains("recorded ") && !log.contains("recording has stopped"), "{log}");
-    let rows = fs::read_to_string(&trace).expect("it is there");
-    assert!([r",a\nb (deleted),", ",3,"].iter().all(|name| rows.contains(name)), "{rows}");
-    let output = forebay(&["info", &trace]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let trace = folder.text("uses.csv");
+        let named = folder.path("files/a\nb (deleted)");
+        fs::copy(folder.path("files/0"), &named).expect("it is written");
+        let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
+        let read = Command::new("cat").args([&named, &folder.path("files/3")]).output();
+        assert!(read.expect("cat runs").status.success());
+        folder.wait_for_uses(2 * (FILE >> 12));
+        let log = stop(running);
+        assert!(log.contains("recorded ") && !log.contains("recording has stopped"), "{log}");
+        let rows = fs::read_to_string(&trace).expect("it is there");
+        assert!([r",a\nb (deleted),", ",3,"].iter().all(|name| rows.contains(name)), "{rows}");
+        let output = forebay(&["info", &trace]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    });
 }
 
 #[test]
 fn figures_are_served_and_top_shows_them() {
-    let Some(folder) = Folder::new() else { return };
-    let mut running = folder.steer(&["--cache", "1GiB", "--metrics", "127.0.0.1:0"]);
-    folder.read();
-    folder.wait_for_uses(ALL >> 12);
-    let address = running.figures_at();
-    let table = forebay(&["top", "--once", &address]);
-    let shown = text(&table.stdout);
-    assert!(
-        shown.contains("6 files steered") && shown.contains("page cache of") && shown.contains("12.0 MiB"),
-        "{shown}"
-    );
-    let csv = text(&forebay(&["top", "--once", "-f", "csv", &address]).stdout);
-    assert!(csv.starts_with("page_cache,there_bytes,size_bytes,"), "{csv}");
-    stop(running);
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let mut running = folder.steer(&["--cache", "1GiB", "--metrics", "127.0.0.1:0"]);
+        folder.read();
+        folder.wait_for_uses(ALL >> 12);
+        let address = running.figures_at();
+        let table = forebay(&["top", "--once", &address]);
+        let shown = text(&table.stdout);
+        assert!(
+            shown.contains("6 files steered") && shown.contains("page cache of") && shown.contains("12.0 MiB"),
+            "{shown}"
+        );
+        let csv = text(&forebay(&["top", "--once", "-f", "csv", &address]).stdout);
+        assert!(csv.starts_with("page_cache,there_bytes,size_bytes,"), "{csv}");
+        stop(running);
+    });
 }

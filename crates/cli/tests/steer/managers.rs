@@ -68,49 +68,53 @@ fn loop_under_rules() {
 
 #[test]
 fn managers_are_for_a_policy_that_has_them() {
-    let Some(folder) = Folder::new() else { return };
-    let file = folder.text("managers.toml");
-    let files = folder.text("files");
-    let refused = |arguments: &[&str]| {
-        let output = forebay(&[&["steer", &files, "-c", "1MiB", "--managers", &file][..], arguments].concat());
-        (output.status.code(), text(&output.stderr))
-    };
-    fs::write(&file, "[[manager]]\nname = \"mru\"\n").expect("rules");
-    let (code, said) = refused(&[]);
-    assert!(code == Some(2) && said.contains("clock-pro has no managers; add --policy lru-sp"), "{said}");
-    fs::write(&file, "[[manager]]\nname = \"rmin\"\n").expect("rules");
-    let (code, said) = refused(&["--policy", "lru-sp"]);
-    assert!(code == Some(2) && said.contains("managers.toml line 2: that manager needs to know"), "{said}");
-    let first = folder.files().next().expect("there are some").display().to_string();
-    let running = folder.steer(&["--cache", "1MiB"]);
-    for (command, why) in [
-        (&["manage", "mru"][..], "the policy clock-pro has no managers: steer with --policy lru-sp"),
-        (&["managers"], "the policy clock-pro has no managers"),
-        (&["hint", "/etc/passwd", "dontneed"], "/etc/passwd: it is not steered"),
-        (&["hint", &first, "often"], "`often` is no hint: write normal, random, sequential"),
-        (&["hint", &first, "random"], "readahead of a steered file is the kernel's"),
-        (&["hint", &files, "willneed"], "files: it is no regular file"),
-        (&["hint", "/no/such/file", "willneed"], "/no/such/file: No such file"),
-    ] {
-        let answer = folder.control(command);
-        let said = answer["message"].as_str().unwrap_or_default();
-        assert!(answer["answer"] == "refused" && said.contains(why), "{command:?}: {answer}");
-    }
-    stop(running);
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let file = folder.text("managers.toml");
+        let files = folder.text("files");
+        let refused = |arguments: &[&str]| {
+            let output = forebay(&[&["steer", &files, "-c", "1MiB", "--managers", &file][..], arguments].concat());
+            (output.status.code(), text(&output.stderr))
+        };
+        fs::write(&file, "[[manager]]\nname = \"mru\"\n").expect("rules");
+        let (code, said) = refused(&[]);
+        assert!(code == Some(2) && said.contains("clock-pro has no managers; add --policy lru-sp"), "{said}");
+        fs::write(&file, "[[manager]]\nname = \"rmin\"\n").expect("rules");
+        let (code, said) = refused(&["--policy", "lru-sp"]);
+        assert!(code == Some(2) && said.contains("managers.toml line 2: that manager needs to know"), "{said}");
+        let first = folder.files().next().expect("there are some").display().to_string();
+        let running = folder.steer(&["--cache", "1MiB"]);
+        for (command, why) in [
+            (&["manage", "mru"][..], "the policy clock-pro has no managers: steer with --policy lru-sp"),
+            (&["managers"], "the policy clock-pro has no managers"),
+            (&["hint", "/etc/passwd", "dontneed"], "/etc/passwd: it is not steered"),
+            (&["hint", &first, "often"], "`often` is no hint: write normal, random, sequential"),
+            (&["hint", &first, "random"], "readahead of a steered file is the kernel's"),
+            (&["hint", &files, "willneed"], "files: it is no regular file"),
+            (&["hint", "/no/such/file", "willneed"], "/no/such/file: No such file"),
+        ] {
+            let answer = folder.control(command);
+            let said = answer["message"].as_str().unwrap_or_default();
+            assert!(answer["answer"] == "refused" && said.contains(why), "{command:?}: {answer}");
+        }
+        stop(running);
+    });
 }
 
 #[test]
 fn owners_by_choice_are_named_so_in_recordings() {
-    let Some(folder) = Folder::new() else { return };
-    let (trace, rows) = (folder.text("uses.parquet"), folder.text("uses.csv"));
-    let running = folder.steer(&["--cache", "1GiB", "--owners", "user", "--record", &trace]);
-    folder.read();
-    folder.wait_for_uses(ALL >> 12);
-    stop(running);
-    let output = forebay(&["convert", &trace, &rows]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let rows = fs::read_to_string(rows).expect("it is there");
-    assert!(rows.lines().count() > 1 && rows.lines().skip(1).all(|row| row.contains("user 0")), "{rows}");
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let (trace, rows) = (folder.text("uses.parquet"), folder.text("uses.csv"));
+        let running = folder.steer(&["--cache", "1GiB", "--owners", "user", "--record", &trace]);
+        folder.read();
+        folder.wait_for_uses(ALL >> 12);
+        stop(running);
+        let output = forebay(&["convert", &trace, &rows]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let rows = fs::read_to_string(rows).expect("it is there");
+        assert!(rows.lines().count() > 1 && rows.lines().skip(1).all(|row| row.contains("user 0")), "{rows}");
+    });
 }
 
 #[test]
@@ -146,35 +150,37 @@ fn hint_by_hand() {
 
 #[test]
 fn an_attribute_names_the_manager_of_a_file_or_of_all_below_a_directory() {
-    let Some(folder) = Folder::new() else { return };
-    let attribute = |name: &str, value: &str| {
-        rustix::fs::setxattr(folder.path("files"), name, value.as_bytes(), rustix::fs::XattrFlags::empty())
-            .expect("the file system has attributes");
-    };
-    attribute("user.forebay.manager", "mru");
-    let mut running = folder.steer_managed(&[]);
-    // In each round MRU lets go what does not fit, a third of all pages, and LRU all of them.
-    let half = (ALL >> 12) / 2;
-    folder.let_go_in_round(0);
-    let let_go = folder.let_go_in_round(1);
-    assert!(let_go < half, "{let_go} pages: MRU keeps most");
-    let said = folder.said(&["managers"]);
-    let files = (0..6).map(|file| format!("attribute  mru  of {file}\n")).collect::<String>();
-    assert_eq!(said, files);
-    // What is set meanwhile holds after a reload, and a wrong value is named.
-    attribute("user.forebay.manager", "none");
-    assert!(folder.said(&["reload"]).contains("the configuration was read again"));
-    folder.let_go_in_round(2);
-    let let_go = folder.let_go_in_round(3);
-    assert!(let_go > half, "{let_go} pages: LRU has what a loop needs last");
-    attribute("user.forebay.manager", "mruu");
-    folder.said(&["reload"]);
-    running.wait_for_once("files: user.forebay.manager: there is no manager `mruu`");
-    assert_eq!(folder.said(&["managers"]), "nobody manages: LRU decides\n");
-    let first = folder.files().next().expect("there are some").display().to_string();
-    folder.said(&["hint", &first, "noreuse"]);
-    assert_eq!(folder.said(&["managers"]), "attribute  access-once  of 0\n");
-    folder.said(&["hint", &first, "normal"]);
-    assert_eq!(folder.said(&["managers"]), "nobody manages: LRU decides\n");
-    stop(running);
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let attribute = |name: &str, value: &str| {
+            rustix::fs::setxattr(folder.path("files"), name, value.as_bytes(), rustix::fs::XattrFlags::empty())
+                .expect("the file system has attributes");
+        };
+        attribute("user.forebay.manager", "mru");
+        let mut running = folder.steer_managed(&[]);
+        // In each round MRU lets go what does not fit, a third of all pages, and LRU all of them.
+        let half = (ALL >> 12) / 2;
+        folder.let_go_in_round(0);
+        let let_go = folder.let_go_in_round(1);
+        assert!(let_go < half, "{let_go} pages: MRU keeps most");
+        let said = folder.said(&["managers"]);
+        let files = (0..6).map(|file| format!("attribute  mru  of {file}\n")).collect::<String>();
+        assert_eq!(said, files);
+        // What is set meanwhile holds after a reload, and a wrong value is named.
+        attribute("user.forebay.manager", "none");
+        assert!(folder.said(&["reload"]).contains("the configuration was read again"));
+        folder.let_go_in_round(2);
+        let let_go = folder.let_go_in_round(3);
+        assert!(let_go > half, "{let_go} pages: LRU has what a loop needs last");
+        attribute("user.forebay.manager", "mruu");
+        folder.said(&["reload"]);
+        running.wait_for_once("files: user.forebay.manager: there is no manager `mruu`");
+        assert_eq!(folder.said(&["managers"]), "nobody manages: LRU decides\n");
+        let first = folder.files().next().expect("there are some").display().to_string();
+        folder.said(&["hint", &first, "noreuse"]);
+        assert_eq!(folder.said(&["managers"]), "attribute  access-once  of 0\n");
+        folder.said(&["hint", &first, "normal"]);
+        assert_eq!(folder.said(&["managers"]), "nobody manages: LRU decides\n");
+        stop(running);
+    });
 }

@@ -1,7 +1,7 @@
 //! Directories with a share of the size.
 
 use crate::running::wait_until;
-use crate::{Folder, stop};
+use crate::{Folder, stop, undisturbed};
 use rustix::fs::Advice;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -57,44 +57,46 @@ fn scan(folder: &Folder, name: &str) {
 
 #[test]
 fn a_scan_with_a_max_pushes_out_no_page_of_a_min() {
-    let Some(folder) = Folder::new() else { return };
-    let [used, scanned, config] = ["files", "scanned", "steer.toml"].map(|name| folder.text(name));
-    fs::create_dir(&scanned).expect("a folder");
-    let file = File::create(folder.path("scanned/file")).expect("a file");
-    file.write_all_at(&vec![7; SCANNED as usize], 0).and_then(|()| file.sync_all()).expect("there is room");
-    let cold = || rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("it may leave");
-    cold();
-    let options = [&scanned, "--policy", "lru", "--config", &config];
-    fs::write(&config, "cache = \"8MiB\"\n").expect("it is written");
-    let running = folder.steer(&options);
-    scan(&folder, &format!("{used}, {scanned}"));
-    // Without shares the scan takes the place of the others.
-    folder.wait_for_at_most(USED / 2);
-    stop(running);
-    cold();
-    let shares = |of_used: &str| {
-        format!(
-            "cache = \"8MiB\"\n[[share]]\npath = \"{used}\"\n{of_used}\n[[share]]\npath = \"{scanned}\"\nmax = \"2MiB\"\n"
-        )
-    };
-    fs::write(&config, shares("min = \"5MiB\"")).expect("it is written");
-    let mut running = folder.steer(&options);
-    scan(&folder, &scanned);
-    // On a busy machine the kernel takes some itself.
-    let kept = folder.resident() + (folder.figure("reclaimed") << 12);
-    assert!(kept >= USED, "{kept} of {USED} are there");
-    let share = &seen(&folder, &scanned)["share"];
-    assert_eq!((share["min"].as_u64(), share["max"].as_u64()), (Some(0), Some(2 << 20)));
-    assert!(share["resident"].as_u64().is_some_and(|resident| resident <= 2 << 20), "{share}");
-    let refused = folder.control(&["resize", "shared", "4MiB"]);
-    assert!(refused["message"].as_str().is_some_and(|why| why.contains("the mins of all shares")), "{refused}");
-    // A share changes while it is used.
-    fs::write(&config, shares("max = \"1MiB\"")).expect("it is written");
-    running.signal("HUP");
-    running.wait_for("the share of ");
-    folder.wait_for_at_most(1 << 20);
-    fs::write(&config, "cache = \"8MiB\"\n").expect("it is written");
-    running.signal("HUP");
-    running.wait_for("share: only a restart gives one or takes one away");
-    stop(running);
+    undisturbed(|| {
+        let Some(folder) = Folder::new() else { return };
+        let [used, scanned, config] = ["files", "scanned", "steer.toml"].map(|name| folder.text(name));
+        fs::create_dir(&scanned).expect("a folder");
+        let file = File::create(folder.path("scanned/file")).expect("a file");
+        file.write_all_at(&vec![7; SCANNED as usize], 0).and_then(|()| file.sync_all()).expect("there is room");
+        let cold = || rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("it may leave");
+        cold();
+        let options = [&scanned, "--policy", "lru", "--config", &config];
+        fs::write(&config, "cache = \"8MiB\"\n").expect("it is written");
+        let running = folder.steer(&options);
+        scan(&folder, &format!("{used}, {scanned}"));
+        // Without shares the scan takes the place of the others.
+        folder.wait_for_at_most(USED / 2);
+        stop(running);
+        cold();
+        let shares = |of_used: &str| {
+            format!(
+                "cache = \"8MiB\"\n[[share]]\npath = \"{used}\"\n{of_used}\n[[share]]\npath = \"{scanned}\"\nmax = \"2MiB\"\n"
+            )
+        };
+        fs::write(&config, shares("min = \"5MiB\"")).expect("it is written");
+        let mut running = folder.steer(&options);
+        scan(&folder, &scanned);
+        // On a busy machine the kernel takes some itself.
+        let kept = folder.resident() + (folder.figure("reclaimed") << 12);
+        assert!(kept >= USED, "{kept} of {USED} are there");
+        let share = &seen(&folder, &scanned)["share"];
+        assert_eq!((share["min"].as_u64(), share["max"].as_u64()), (Some(0), Some(2 << 20)));
+        assert!(share["resident"].as_u64().is_some_and(|resident| resident <= 2 << 20), "{share}");
+        let refused = folder.control(&["resize", "shared", "4MiB"]);
+        assert!(refused["message"].as_str().is_some_and(|why| why.contains("the mins of all shares")), "{refused}");
+        // A share changes while it is used.
+        fs::write(&config, shares("max = \"1MiB\"")).expect("it is written");
+        running.signal("HUP");
+        running.wait_for("the share of ");
+        folder.wait_for_at_most(1 << 20);
+        fs::write(&config, "cache = \"8MiB\"\n").expect("it is written");
+        running.signal("HUP");
+        running.wait_for("share: only a restart gives one or takes one away");
+        stop(running);
+    });
 }
