@@ -31,7 +31,7 @@ MORE = 32
 FILLS = 2.0
 # A program's part of the memory beside a file, the file's, and the MiB of the file that are read in a second.
 BESIDE, FILE, RATES = 0.7, 1.2, (64, 256)
-# Beside a program of as much that stands still, how much of the memory a file has that is read so many times.
+# A stopped program has the first part of the memory; a file of the second part is read in so many rounds.
 IDLE, READ, ROUNDS = 0.6, 0.7, 20
 
 

@@ -18,7 +18,7 @@ QUICK, FULL = 240, 4500
 KILLS, KILLS_QUICK = 200, 12
 # How long each is let live at the most: 200 take an hour.
 LIVES, LIVES_QUICK = 35, 1
-# What the kernel kills without Forebay is counted for so many seconds.
+# The seconds of the run without Forebay, in which the kernel's kills are counted.
 ALONE, ALONE_QUICK = 120, 25
 GROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 # What the programs have together, and what each of the two uses: four times as much.

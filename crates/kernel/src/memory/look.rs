@@ -31,7 +31,7 @@ impl State {
         self.epoch.looked(self.steered.all_came(), began, Instant::now());
     }
 
-    /// Looks at what is known of all processes, and clears no bit: what was used in this epoch so far is told again. Where files are read beside, they have the policy's hands turn in less
+    /// Tells the policy again which pages were used in this epoch so far, and clears no bit. Where files are read beside, they have the policy's hands turn in less
     /// time than there may be between two looks that clear bits, and memory in use would leave.
     pub(super) fn glance(&mut self) {
         let began = Instant::now();

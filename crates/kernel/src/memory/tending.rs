@@ -15,7 +15,7 @@ use std::time::Instant;
 const FREED: u64 = 64;
 const FEWEST_FREED: u64 = 256;
 const MOST_ASKED: usize = 32;
-/// So many times in turn it is looked whether programs themselves leave no room, before that is said.
+/// The warning that programs themselves leave no room comes when this many looks in a row have found so.
 const LONG: u32 = 10;
 
 impl State {

@@ -404,7 +404,7 @@ impl Steered {
 
 #[cfg(test)]
 impl Steered {
-    /// The side of a new pool with a policy and so many pages.
+    /// One side of a new pool, which has this policy and capacity.
     pub(crate) fn played(policy: &str, pages: u64, side: Side) -> Self {
         let spec = forebay_policy::Spec::parse(policy).expect("a policy");
         let pool = Pool::new(forebay_pool::Config::elsewhere(pages * PAGE, spec)).expect("a pool");
