@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What `forebay steer --memory` costs a program whose memory fits, how well it keeps its size, what becomes of a second program after a first, and of a program beside a file that is
-read again and again, where both have one size.
+"""What `forebay steer --memory` costs a program whose memory fits, how well it keeps its size, and what becomes of a second program after a first.
+With `--cache`: what becomes of a program beside a file that is read again and again.
 
-Usage: steering_memory.py FOREBAY [OPTIONS], as root, with gcc, on a machine without swap space: it makes a swap file of its own in /var/tmp. Keeps every figure as JSON in bench/runs/.
+Usage: steering_memory.py FOREBAY [OPTIONS], as root, with gcc, on a machine without swap space: it makes a swap file of its own in /var/tmp.
+Keeps every figure as JSON in bench/runs/.
 
 The program goes through its memory in order, again and again, and touches each page once a round. That is the most that clearing reference bits can cost it.
 """

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """UMap's own benchmark of page faults, by UMap, by the kernel's mmap in as much memory, and by that steered with `forebay steer --memory`, in turns.
 
-Usage: umap_steered.py FOREBAY UMAP [OPTIONS], as root, on a machine without swap space. UMAP is UMap's source with its build in UMAP/build (cmake, make). Keeps every figure as JSON in bench/runs/.
+Usage: umap_steered.py FOREBAY UMAP [OPTIONS], as root, on a machine without swap space. UMAP is UMap's source with its build in UMAP/build (cmake, make).
+Keeps every figure as JSON in bench/runs/.
 
 Each program touches each of 65,536 pages of a file once, in order or shuffled, with room for 16,384: one writes a number to each page, the other checks them. UMap's memory is its
 buffer alone. The others' is the limit of a control group, and the memory of `forebay steer` is part of that.

@@ -6,10 +6,12 @@
 //!   Paging ----- Steered (memory) --+          +--- victims of memory
 //! ```
 //!
-//! Each side has a thread of its own, which tells the policy of its uses and has its victims leave. Where there are both, the use of a file may cost a page of memory, and the
-//! other way round. So victims are sorted by whose they are, and wait for that thread. The size is one: what either side takes of it that the policy may not have, the policy has less.
+//! Each side has a thread of its own, which tells the policy of its uses and has its victims leave. Where there are both, the use of a file may cost a page of memory,
+//! and the other way round. So victims are sorted by their side, and wait for its thread.
 //!
-//! CLOCK-Pro's paper wants that (section 2.1): under one policy memory that is used stays, whatever is read once in files (section 5.1.3, Tables 4 and 5).
+//! Both have one size. The policy gets what neither side takes of it: for pages that still have to leave, for example.
+//!
+//! CLOCK-Pro's paper asks for one policy over both (section 2.1). Memory in use then stays, whatever is read once in files (section 5.1.3, Tables 4 and 5).
 
 use crate::error::Error;
 use crate::steered::PAGE;
@@ -151,8 +153,8 @@ impl Common {
         (shown.there.load(Ordering::Relaxed), shown.came.load(Ordering::Relaxed))
     }
 
-    /// The size that was asked for, and what the policy may have of it as far as one side knows, in pages: it gets that, less what the other side takes, but never less than the mins
-    /// of shares need. `false`: it has more on account of these.
+    /// A side says which size was asked for, and how much of it the policy may have as far as that side knows, in pages. The policy gets that, less what the other
+    /// side takes, but never less than the mins of shares need. `false`: it has more on account of these.
     ///
     /// # Errors
     /// The pool cannot be as large; all is as it was.

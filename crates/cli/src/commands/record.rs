@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     /// Record the program's references to memory instead, by valgrind; or with --epochs by page tables
     #[arg(long, conflicts_with_all = ["pid", "blocks"])]
     memory: bool,
-    /// With --memory: record faults, and which pages were used in each epoch of a second or less, as the processor's reference bits tell, as root: of PROGRAM and all that it
-    /// starts, or of a --cgroup. Nothing is slowed down, and uses within an epoch are one
+    /// With --memory, as root: record page faults, and which pages were used in each second or less (an epoch), by the processor's reference bits. Of PROGRAM and all
+    /// that it starts, or of a --cgroup. Uses within an epoch count as one
     #[arg(long, requires = "memory", conflicts_with_all = ["mapped", "page_size", "page_cache"])]
     epochs: bool,
     /// Record the files of this process, which runs already, and of those that it starts

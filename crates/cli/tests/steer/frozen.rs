@@ -1,7 +1,7 @@
 //! A file system that is frozen, with dirty pages: steering of another goes on beside it, and stops in order.
 
 use crate::running::{Running, wait_until};
-use crate::{ALL, CACHE, Folder, stop, undisturbed};
+use crate::{ALL, CACHE, Folder, stop};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -47,34 +47,31 @@ impl Drop for Mounted {
 
 #[test]
 fn a_frozen_file_system_holds_up_neither_another_nor_the_end() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let Some(mounted) = Mounted::new(&folder) else { return };
-        let file = mounted.0.join("dirty");
-        let mut written = File::create(&file).expect("a file");
-        written.write_all(&vec![1; DIRTY]).expect("there is room");
-        written.sync_all().expect("it is in storage");
-        let running =
-            folder.steer(&[&mounted.0.display().to_string(), "--cache", &CACHE.to_string(), "--policy", "lru"]);
-        // These are dirty when it is frozen, which writes them. A program that writes then waits in the kernel until it thaws.
-        written.write_all(&vec![2; DIRTY]).expect("there is room");
-        assert!(mounted.freeze("-f"), "it can be frozen");
-        let waits = std::thread::spawn(move || written.write_all(&[3; 4096]));
-        assert_eq!(fs::read(&file).expect("it can be read").len(), 2 * DIRTY);
-        for _ in 0..3 {
-            folder.read();
-            folder.wait_for_at_most(CACHE + CACHE / 50);
-        }
-        assert!(folder.figure("let_go") > (ALL - CACHE) >> 12);
-        let log = stop(running);
-        assert!(log.contains("stopped: "), "{log}");
-        // It can be brought down while it is frozen, too.
-        let point = mounted.0.display().to_string();
-        let mut once = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        let mut lowered = Running::start(once.args(["steer", "--once", "--cache", "4MiB", &point]));
-        assert_eq!(lowered.end(), Some(0), "{}", lowered.log);
-        assert!(!waits.is_finished(), "it was frozen all the time");
-        assert!(mounted.freeze("-u"), "it thaws");
-        waits.join().expect("it ends").expect("there is room");
-    });
+    let Some(folder) = Folder::new() else { return };
+    let Some(mounted) = Mounted::new(&folder) else { return };
+    let file = mounted.0.join("dirty");
+    let mut written = File::create(&file).expect("a file");
+    written.write_all(&vec![1; DIRTY]).expect("there is room");
+    written.sync_all().expect("it is in storage");
+    let running = folder.steer(&[&mounted.0.display().to_string(), "--cache", &CACHE.to_string(), "--policy", "lru"]);
+    // These are dirty when it is frozen, which writes them. A program that writes then waits in the kernel until it thaws.
+    written.write_all(&vec![2; DIRTY]).expect("there is room");
+    assert!(mounted.freeze("-f"), "it can be frozen");
+    let waits = std::thread::spawn(move || written.write_all(&[3; 4096]));
+    assert_eq!(fs::read(&file).expect("it can be read").len(), 2 * DIRTY);
+    for _ in 0..3 {
+        folder.read();
+        folder.wait_for_at_most(CACHE + CACHE / 50);
+    }
+    assert!(folder.figure("let_go") > (ALL - CACHE) >> 12);
+    let log = stop(running);
+    assert!(log.contains("stopped: "), "{log}");
+    // It can be brought down while it is frozen, too.
+    let point = mounted.0.display().to_string();
+    let mut once = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let mut lowered = Running::start(once.args(["steer", "--once", "--cache", "4MiB", &point]));
+    assert_eq!(lowered.end(), Some(0), "{}", lowered.log);
+    assert!(!waits.is_finished(), "it was frozen all the time");
+    assert!(mounted.freeze("-u"), "it thaws");
+    waits.join().expect("it ends").expect("there is room");
 }

@@ -1,7 +1,7 @@
 //! Sizes that follow what a control group leaves.
 
 use crate::running::wait_until;
-use crate::{Folder, forebay, stop, text, undisturbed};
+use crate::{Folder, forebay, stop, text};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -59,24 +59,22 @@ impl Drop for Group {
 
 #[test]
 fn a_size_follows_what_a_control_group_leaves_to_page_cache() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let Some(group) = Group::new() else { return };
-        let running = folder.steer(&["--cgroup", group.path(), "--cache", "auto"]);
-        let size = || folder.figure("size") << 12;
-        wait_until("all but a margin is left", || size() > LIMIT - LIMIT / 8);
-        let before = size();
-        assert!(before < LIMIT, "{before}");
-        // It has all of its input in memory, and waits for a reader of its output.
-        let mut taking = group.shell(&format!("head -c {TAKEN} /dev/zero | tail -c {TAKEN}"));
-        wait_until("less is left", || size() < before - TAKEN / 4 * 3);
-        assert!(folder.figure("asked") << 12 < before);
-        drop(taking.stdout.take());
-        taking.wait().expect("it ends");
-        wait_until("all is left again", || size() > LIMIT - LIMIT / 8);
-        let log = stop(running);
-        assert!(log.contains("at most what control groups leave, "), "{log}");
-    });
+    let Some(folder) = Folder::new() else { return };
+    let Some(group) = Group::new() else { return };
+    let running = folder.steer(&["--cgroup", group.path(), "--cache", "auto"]);
+    let size = || folder.figure("size") << 12;
+    wait_until("all but a margin is left", || size() > LIMIT - LIMIT / 8);
+    let before = size();
+    assert!(before < LIMIT, "{before}");
+    // It has all of its input in memory, and waits for a reader of its output.
+    let mut taking = group.shell(&format!("head -c {TAKEN} /dev/zero | tail -c {TAKEN}"));
+    wait_until("less is left", || size() < before - TAKEN / 4 * 3);
+    assert!(folder.figure("asked") << 12 < before);
+    drop(taking.stdout.take());
+    taking.wait().expect("it ends");
+    wait_until("all is left again", || size() > LIMIT - LIMIT / 8);
+    let log = stop(running);
+    assert!(log.contains("at most what control groups leave, "), "{log}");
 }
 
 #[test]

@@ -200,7 +200,8 @@ fn stolen() -> u64 {
     of_files.map_or(0, |count| count.parse().expect("a number"))
 }
 
-/// Does a test again, a few times at most, if it fails while the kernel has reclaimed pages of files by itself, as some machines do all the time (DAMON), and other tests have it do.
+/// Runs a test of what is in the page cache. It is run again, three times at most, if it fails and the kernel has reclaimed pages of files meanwhile. Some machines
+/// reclaim all the time (DAMON), and so do other tests' small groups. What steering itself drops is not among these pages.
 #[track_caller]
 fn undisturbed(test: impl Fn()) {
     const TRIES: u32 = 4;
@@ -252,13 +253,11 @@ fn observe() {
     let running = folder.steer(&["--observe", "--cache", "1MiB"]);
     folder.read();
     folder.wait_for_uses(ALL >> 12);
-    // On a busy machine the kernel takes some itself.
-    wait_until("the policy lets pages go", || {
-        folder.figure("let_go") + folder.figure("reclaimed") >= (ALL - (1 << 20)) >> 12
-    });
+    wait_until("the policy lets pages go", || folder.figure("let_go") >= (ALL - (1 << 20)) >> 12);
     assert_eq!(folder.figure("dropped"), 0);
     // A turn after the last page was let go.
     std::thread::sleep(Duration::from_millis(50));
+    // On a busy machine the kernel takes some itself.
     wait_until("what is missing was reclaimed", || folder.resident() + (folder.figure("reclaimed") << 12) == ALL);
     assert_eq!(folder.figure("dropped"), 0);
     let log = stop(running);
@@ -270,11 +269,8 @@ fn observe() {
 fn what_is_there_at_the_start_is_brought_down_once() {
     undisturbed(|| {
         let Some(folder) = Folder::new() else { return };
-        // This machine may reclaim some pages by itself.
-        wait_until("all of it is in the page cache", || {
-            folder.read();
-            folder.resident() == ALL
-        });
+        folder.read();
+        assert_eq!(folder.resident(), ALL);
         let out = folder.text("figures.json");
         let output = forebay(&["steer", "--once", "--cache", "4MiB", &folder.text("files"), "--figures", &out]);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -292,36 +288,32 @@ fn what_is_there_at_the_start_is_brought_down_once() {
 
 #[test]
 fn a_file_of_options_says_all_that_the_command_line_does() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        folder.read();
-        let (config, out) = (folder.text("steer.toml"), folder.text("figures.json"));
-        let said = format!(
-            "directories = [{:?}]\ncache = \"4MiB\"\nonce = true\nfigures = {out:?}\nlog = \"off\"\n",
-            folder.text("files")
-        );
-        fs::write(&config, said).expect("it is written");
-        let output = forebay(&["steer", "--config", &config]);
-        assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
-        let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
-        assert_eq!(figures["size_bytes"], 4 << 20);
-        assert!(folder.resident() <= 4 << 20);
-    });
+    let Some(folder) = Folder::new() else { return };
+    folder.read();
+    let (config, out) = (folder.text("steer.toml"), folder.text("figures.json"));
+    let said = format!(
+        "directories = [{:?}]\ncache = \"4MiB\"\nonce = true\nfigures = {out:?}\nlog = \"off\"\n",
+        folder.text("files")
+    );
+    fs::write(&config, said).expect("it is written");
+    let output = forebay(&["steer", "--config", &config]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let figures: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is written")).expect("JSON");
+    assert_eq!(figures["size_bytes"], 4 << 20);
+    assert!(folder.resident() <= 4 << 20);
 }
 
 #[test]
 fn without_a_file_there_is_nothing_to_read_again_and_that_is_said_once() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let running = folder.steer(&["--cache", "1GiB"]);
-        let answer = folder.control(&["reload"]);
-        assert!(
-            answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains("no file")),
-            "{answer}"
-        );
-        let log = stop(running);
-        assert!(!log.contains("ERROR") && log.matches("nothing has changed").count() == 1, "{log}");
-    });
+    let Some(folder) = Folder::new() else { return };
+    let running = folder.steer(&["--cache", "1GiB"]);
+    let answer = folder.control(&["reload"]);
+    assert!(
+        answer["answer"] == "refused" && answer["message"].as_str().is_some_and(|said| said.contains("no file")),
+        "{answer}"
+    );
+    let log = stop(running);
+    assert!(!log.contains("ERROR") && log.matches("nothing has changed").count() == 1, "{log}");
 }
 
 #[test]
@@ -333,8 +325,7 @@ fn a_size_changes_while_it_runs_and_what_only_a_restart_changes_is_named() {
         let mut running = folder.steer(&["--config", config.to_str().expect("text")]);
         folder.read();
         folder.wait_for_uses(ALL >> 12);
-        // This machine may reclaim some pages by itself.
-        assert!(folder.resident() >= ALL - ALL / 100, "{} bytes are there", folder.resident());
+        assert_eq!(folder.resident(), ALL);
         assert_eq!(folder.control(&["resize", "shared", "2MiB"])["figures"]["bytes"], 2 << 20);
         folder.wait_for_at_most((2 << 20) + (2 << 20) / 50);
         assert_eq!(folder.figure("asked"), (2 << 20) >> 12);
@@ -362,65 +353,59 @@ fn a_size_changes_while_it_runs_and_what_only_a_restart_changes_is_named() {
 
 #[test]
 fn a_recording_has_the_files_below_the_directory_and_who_used_them() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let trace = folder.text("uses.parquet");
-        let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
-        let read = Command::new("cat").arg(folder.path("files/0")).arg(folder.path("files/3")).output();
-        assert!(read.expect("cat runs").status.success());
-        folder.wait_for_uses(2 * (FILE >> 12));
-        let log = stop(running);
-        assert!(log.contains("recorded ") && log.contains(" requests in "), "{log}");
-        let output = forebay(&["info", &trace]);
-        let said = text(&output.stdout);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let objects: Vec<&str> =
-            said.lines().map(str::trim_end).filter(|line| line.ends_with("  0") || line.ends_with("  3")).collect();
-        assert!(objects.len() >= 2 && said.contains("pages of 4 KiB"), "{said}");
-        let rows = folder.text("uses.csv");
-        let output = forebay(&["convert", &trace, &rows]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let rows = fs::read_to_string(rows).expect("it is there");
-        assert!(rows.lines().skip(1).all(|row| row.contains(",cat ")), "{rows}");
-    });
+    let Some(folder) = Folder::new() else { return };
+    let trace = folder.text("uses.parquet");
+    let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
+    let read = Command::new("cat").arg(folder.path("files/0")).arg(folder.path("files/3")).output();
+    assert!(read.expect("cat runs").status.success());
+    folder.wait_for_uses(2 * (FILE >> 12));
+    let log = stop(running);
+    assert!(log.contains("recorded ") && log.contains(" requests in "), "{log}");
+    let output = forebay(&["info", &trace]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let objects: Vec<&str> =
+        said.lines().map(str::trim_end).filter(|line| line.ends_with("  0") || line.ends_with("  3")).collect();
+    assert!(objects.len() >= 2 && said.contains("pages of 4 KiB"), "{said}");
+    let rows = folder.text("uses.csv");
+    let output = forebay(&["convert", &trace, &rows]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = fs::read_to_string(rows).expect("it is there");
+    assert!(rows.lines().skip(1).all(|row| row.contains(",cat ")), "{rows}");
 }
 
 #[test]
 fn a_line_break_in_a_file_s_name_ends_no_recording() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let trace = folder.text("uses.csv");
-        let named = folder.path("files/a\nb (deleted)");
-        fs::copy(folder.path("files/0"), &named).expect("it is written");
-        let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
-        let read = Command::new("cat").args([&named, &folder.path("files/3")]).output();
-        assert!(read.expect("cat runs").status.success());
-        folder.wait_for_uses(2 * (FILE >> 12));
-        let log = stop(running);
-        assert!(log.contains("recorded ") && !log.contains("recording has stopped"), "{log}");
-        let rows = fs::read_to_string(&trace).expect("it is there");
-        assert!([r",a\nb (deleted),", ",3,"].iter().all(|name| rows.contains(name)), "{rows}");
-        let output = forebay(&["info", &trace]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-    });
+    let Some(folder) = Folder::new() else { return };
+    let trace = folder.text("uses.csv");
+    let named = folder.path("files/a\nb (deleted)");
+    fs::copy(folder.path("files/0"), &named).expect("it is written");
+    let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
+    let read = Command::new("cat").args([&named, &folder.path("files/3")]).output();
+    assert!(read.expect("cat runs").status.success());
+    folder.wait_for_uses(2 * (FILE >> 12));
+    let log = stop(running);
+    assert!(log.contains("recorded ") && !log.contains("recording has stopped"), "{log}");
+    let rows = fs::read_to_string(&trace).expect("it is there");
+    assert!([r",a\nb (deleted),", ",3,"].iter().all(|name| rows.contains(name)), "{rows}");
+    let output = forebay(&["info", &trace]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]
 fn figures_are_served_and_top_shows_them() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let mut running = folder.steer(&["--cache", "1GiB", "--metrics", "127.0.0.1:0"]);
-        folder.read();
-        folder.wait_for_uses(ALL >> 12);
-        let address = running.figures_at();
-        let table = forebay(&["top", "--once", &address]);
-        let shown = text(&table.stdout);
-        assert!(
-            shown.contains("6 files steered") && shown.contains("page cache of") && shown.contains("12.0 MiB"),
-            "{shown}"
-        );
-        let csv = text(&forebay(&["top", "--once", "-f", "csv", &address]).stdout);
-        assert!(csv.starts_with("page_cache,there_bytes,size_bytes,"), "{csv}");
-        stop(running);
-    });
+    let Some(folder) = Folder::new() else { return };
+    let mut running = folder.steer(&["--cache", "1GiB", "--metrics", "127.0.0.1:0"]);
+    folder.read();
+    folder.wait_for_uses(ALL >> 12);
+    let address = running.figures_at();
+    let table = forebay(&["top", "--once", &address]);
+    let shown = text(&table.stdout);
+    assert!(
+        shown.contains("6 files steered") && shown.contains("page cache of") && shown.contains("12.0 MiB"),
+        "{shown}"
+    );
+    let csv = text(&forebay(&["top", "--once", "-f", "csv", &address]).stdout);
+    assert!(csv.starts_with("page_cache,there_bytes,size_bytes,"), "{csv}");
+    stop(running);
 }

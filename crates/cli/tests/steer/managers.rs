@@ -68,53 +68,49 @@ fn loop_under_rules() {
 
 #[test]
 fn managers_are_for_a_policy_that_has_them() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let file = folder.text("managers.toml");
-        let files = folder.text("files");
-        let refused = |arguments: &[&str]| {
-            let output = forebay(&[&["steer", &files, "-c", "1MiB", "--managers", &file][..], arguments].concat());
-            (output.status.code(), text(&output.stderr))
-        };
-        fs::write(&file, "[[manager]]\nname = \"mru\"\n").expect("rules");
-        let (code, said) = refused(&[]);
-        assert!(code == Some(2) && said.contains("clock-pro has no managers; add --policy lru-sp"), "{said}");
-        fs::write(&file, "[[manager]]\nname = \"rmin\"\n").expect("rules");
-        let (code, said) = refused(&["--policy", "lru-sp"]);
-        assert!(code == Some(2) && said.contains("managers.toml line 2: that manager needs to know"), "{said}");
-        let first = folder.files().next().expect("there are some").display().to_string();
-        let running = folder.steer(&["--cache", "1MiB"]);
-        for (command, why) in [
-            (&["manage", "mru"][..], "the policy clock-pro has no managers: steer with --policy lru-sp"),
-            (&["managers"], "the policy clock-pro has no managers"),
-            (&["hint", "/etc/passwd", "dontneed"], "/etc/passwd: it is not steered"),
-            (&["hint", &first, "often"], "`often` is no hint: write normal, random, sequential"),
-            (&["hint", &first, "random"], "readahead of a steered file is the kernel's"),
-            (&["hint", &files, "willneed"], "files: it is no regular file"),
-            (&["hint", "/no/such/file", "willneed"], "/no/such/file: No such file"),
-        ] {
-            let answer = folder.control(command);
-            let said = answer["message"].as_str().unwrap_or_default();
-            assert!(answer["answer"] == "refused" && said.contains(why), "{command:?}: {answer}");
-        }
-        stop(running);
-    });
+    let Some(folder) = Folder::new() else { return };
+    let file = folder.text("managers.toml");
+    let files = folder.text("files");
+    let refused = |arguments: &[&str]| {
+        let output = forebay(&[&["steer", &files, "-c", "1MiB", "--managers", &file][..], arguments].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    fs::write(&file, "[[manager]]\nname = \"mru\"\n").expect("rules");
+    let (code, said) = refused(&[]);
+    assert!(code == Some(2) && said.contains("clock-pro has no managers; add --policy lru-sp"), "{said}");
+    fs::write(&file, "[[manager]]\nname = \"rmin\"\n").expect("rules");
+    let (code, said) = refused(&["--policy", "lru-sp"]);
+    assert!(code == Some(2) && said.contains("managers.toml line 2: that manager needs to know"), "{said}");
+    let first = folder.files().next().expect("there are some").display().to_string();
+    let running = folder.steer(&["--cache", "1MiB"]);
+    for (command, why) in [
+        (&["manage", "mru"][..], "the policy clock-pro has no managers: steer with --policy lru-sp"),
+        (&["managers"], "the policy clock-pro has no managers"),
+        (&["hint", "/etc/passwd", "dontneed"], "/etc/passwd: it is not steered"),
+        (&["hint", &first, "often"], "`often` is no hint: write normal, random, sequential"),
+        (&["hint", &first, "random"], "readahead of a steered file is the kernel's"),
+        (&["hint", &files, "willneed"], "files: it is no regular file"),
+        (&["hint", "/no/such/file", "willneed"], "/no/such/file: No such file"),
+    ] {
+        let answer = folder.control(command);
+        let said = answer["message"].as_str().unwrap_or_default();
+        assert!(answer["answer"] == "refused" && said.contains(why), "{command:?}: {answer}");
+    }
+    stop(running);
 }
 
 #[test]
 fn owners_by_choice_are_named_so_in_recordings() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let (trace, rows) = (folder.text("uses.parquet"), folder.text("uses.csv"));
-        let running = folder.steer(&["--cache", "1GiB", "--owners", "user", "--record", &trace]);
-        folder.read();
-        folder.wait_for_uses(ALL >> 12);
-        stop(running);
-        let output = forebay(&["convert", &trace, &rows]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let rows = fs::read_to_string(rows).expect("it is there");
-        assert!(rows.lines().count() > 1 && rows.lines().skip(1).all(|row| row.contains("user 0")), "{rows}");
-    });
+    let Some(folder) = Folder::new() else { return };
+    let (trace, rows) = (folder.text("uses.parquet"), folder.text("uses.csv"));
+    let running = folder.steer(&["--cache", "1GiB", "--owners", "user", "--record", &trace]);
+    folder.read();
+    folder.wait_for_uses(ALL >> 12);
+    stop(running);
+    let output = forebay(&["convert", &trace, &rows]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = fs::read_to_string(rows).expect("it is there");
+    assert!(rows.lines().count() > 1 && rows.lines().skip(1).all(|row| row.contains("user 0")), "{rows}");
 }
 
 #[test]
@@ -127,11 +123,7 @@ fn hint_by_hand() {
     let running = folder.steer(&["--cache", &CACHE.to_string()]);
     let first = folder.files().next().expect("there are some").display().to_string();
     assert_eq!(folder.said(&["hint", &first, "willneed"]), format!("{first}: willneed\n"));
-    // This machine may reclaim some pages by itself: they come again.
-    wait_until("it comes", || {
-        folder.said(&["hint", &first, "willneed"]);
-        folder.resident() == FILE && folder.figure("there") == FILE >> 12
-    });
+    wait_until("it comes", || folder.resident() == FILE && folder.figure("there") == FILE >> 12);
     assert_eq!((folder.figure("kernel_misses"), folder.figure("kernel_hits")), (0, 0), "that is no use of it");
     // Pages that were used leave, too, and so does what a program has just written.
     folder.read();

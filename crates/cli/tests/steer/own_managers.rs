@@ -1,7 +1,7 @@
 //! Programs that manage the pages of processes in the kernel's cache.
 
 use crate::running::{PATIENCE, lines_of, wait_until};
-use crate::{FILE, Folder, forebay, stop, text, undisturbed};
+use crate::{FILE, Folder, forebay, stop, text};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -106,47 +106,39 @@ impl Folder {
 
 #[test]
 fn a_manager_of_a_program_s_own_keeps_what_a_loop_needs() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-        let mut compiler = Command::new("cc");
-        compiler.arg("-I").arg(examples.join("../include")).arg("-o").arg(folder.path("same_order"));
-        let built = compiler.arg(examples.join("same_order.c")).output().expect("cc runs");
-        assert!(built.status.success(), "{}", text(&built.stderr));
-        let (lru, own) = (folder.hits_of_loop(false), folder.hits_of_loop(true));
-        let most = (ROUNDS - 1) * (CACHE >> 12);
-        println!("{own} hits by the manager, {lru} by LRU; MRU has {most}");
-        assert!(lru < most / 10 && own > most / 2, "{own} hits by the manager, {lru} by LRU; MRU has {most}");
-    });
+    let Some(folder) = Folder::new() else { return };
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut compiler = Command::new("cc");
+    compiler.arg("-I").arg(examples.join("../include")).arg("-o").arg(folder.path("same_order"));
+    let built = compiler.arg(examples.join("same_order.c")).output().expect("cc runs");
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let (lru, own) = (folder.hits_of_loop(false), folder.hits_of_loop(true));
+    let most = (ROUNDS - 1) * (CACHE >> 12);
+    println!("{own} hits by the manager, {lru} by LRU; MRU has {most}");
+    assert!(lru < most / 10 && own > most / 2, "{own} hits by the manager, {lru} by LRU; MRU has {most}");
 }
 
 #[test]
 fn a_manager_names_steered_files_alone_under_a_policy_that_has_managers() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let (socket, files) = (folder.text("managers"), folder.text("files"));
-        let running = folder.steer(&["--cache", "1MiB", "--policy", "lru-sp", "--manager-socket", &socket]);
-        let answers = |file: &str| {
-            let output = Command::new("python3").args(["-c", STRANGER, &socket, file]).output().expect("it runs");
-            text(&output.stdout) + &text(&output.stderr)
-        };
-        let first = folder.files().next().expect("there are some").display().to_string();
-        assert_eq!(
-            answers(&first),
-            format!("101\n(102, 0, {})\n", FILE >> 12),
-            "its pages, whether they are there or not"
-        );
-        assert_eq!(answers("/etc/passwd"), "101\n(109, 6, 2)\n", "it is not steered");
-        assert_eq!(answers("/dev/null"), "101\n(109, 6, 2)\n");
-        stop(running);
-        for (arguments, why) in [
-            (&[][..], "--manager-socket: "),
-            (&["--policy", "lru-sp", "--owners", "program"], "a manager of its own is one process's or one user's"),
-        ] {
-            let given = ["steer", &files, "-c", "1MiB", "--manager-socket", &socket];
-            let output = forebay(&[&given, arguments].concat());
-            let said = text(&output.stderr);
-            assert!(output.status.code() == Some(2) && said.contains(why), "{said}");
-        }
-    });
+    let Some(folder) = Folder::new() else { return };
+    let (socket, files) = (folder.text("managers"), folder.text("files"));
+    let running = folder.steer(&["--cache", "1MiB", "--policy", "lru-sp", "--manager-socket", &socket]);
+    let answers = |file: &str| {
+        let output = Command::new("python3").args(["-c", STRANGER, &socket, file]).output().expect("it runs");
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let first = folder.files().next().expect("there are some").display().to_string();
+    assert_eq!(answers(&first), format!("101\n(102, 0, {})\n", FILE >> 12), "its pages, whether they are there or not");
+    assert_eq!(answers("/etc/passwd"), "101\n(109, 6, 2)\n", "it is not steered");
+    assert_eq!(answers("/dev/null"), "101\n(109, 6, 2)\n");
+    stop(running);
+    for (arguments, why) in [
+        (&[][..], "--manager-socket: "),
+        (&["--policy", "lru-sp", "--owners", "program"], "a manager of its own is one process's or one user's"),
+    ] {
+        let given = ["steer", &files, "-c", "1MiB", "--manager-socket", &socket];
+        let output = forebay(&[&given, arguments].concat());
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(why), "{said}");
+    }
 }

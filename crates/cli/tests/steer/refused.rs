@@ -1,6 +1,6 @@
 //! What cannot be steered, and what is said of it.
 
-use crate::{Folder, Running, forebay, stop, text, undisturbed};
+use crate::{Folder, Running, forebay, stop, text};
 use std::fs;
 use std::process::Command;
 
@@ -47,49 +47,41 @@ fn options_that_make_no_sense_are_refused_with_what_to_do() {
 
 #[test]
 fn a_directory_is_steered_by_one_process() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let running = folder.steer(&["--cache", "1MiB"]);
-        let files = folder.text("files");
-        assert!(
-            refused(&[&files, "-c", "1MiB"], 1)
-                .contains("is steered by another forebay steer already: stop that one first")
-        );
-        assert!(
-            refused(&["--once", &folder.text(""), "-c", "1MiB"], 1)
-                .contains("or a directory in it, is steered by another")
-        );
-        let mut looks =
-            Running::start(Command::new(env!("CARGO_BIN_EXE_forebay")).args(["steer", &files, "--observe"]));
-        looks.wait_for(" are there");
-        stop(looks);
-        stop(running);
-        assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
-    });
+    let Some(folder) = Folder::new() else { return };
+    let running = folder.steer(&["--cache", "1MiB"]);
+    let files = folder.text("files");
+    assert!(
+        refused(&[&files, "-c", "1MiB"], 1)
+            .contains("is steered by another forebay steer already: stop that one first")
+    );
+    assert!(
+        refused(&["--once", &folder.text(""), "-c", "1MiB"], 1).contains("or a directory in it, is steered by another")
+    );
+    let mut looks = Running::start(Command::new(env!("CARGO_BIN_EXE_forebay")).args(["steer", &files, "--observe"]));
+    looks.wait_for(" are there");
+    stop(looks);
+    stop(running);
+    assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
 }
 
 #[test]
 fn one_that_is_killed_is_in_nobody_s_way_nor_are_locks_of_others() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let files = folder.text("files");
-        let mut running = folder.steer(&["--cache", "1MiB"]);
-        running.signal("KILL");
-        running.end();
-        let locked = fs::File::open(&files).expect("it is there");
-        rustix::fs::fcntl_lock(&locked, rustix::fs::FlockOperation::LockShared).expect("anybody may");
-        assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
-    });
+    let Some(folder) = Folder::new() else { return };
+    let files = folder.text("files");
+    let mut running = folder.steer(&["--cache", "1MiB"]);
+    running.signal("KILL");
+    running.end();
+    let locked = fs::File::open(&files).expect("it is there");
+    rustix::fs::fcntl_lock(&locked, rustix::fs::FlockOperation::LockShared).expect("anybody may");
+    assert!(forebay(&["steer", "--once", &files, "-c", "1MiB"]).status.success());
 }
 
 #[test]
 fn a_place_that_is_no_control_group_is_named_as_such_while_others_are_steered() {
-    undisturbed(|| {
-        let Some(folder) = Folder::new() else { return };
-        let running = folder.steer(&["--cache", "1MiB"]);
-        assert!(refused(&["--cgroup", &folder.text(""), "-c", "1MiB"], 2).contains("it is no control group"));
-        stop(running);
-    });
+    let Some(folder) = Folder::new() else { return };
+    let running = folder.steer(&["--cache", "1MiB"]);
+    assert!(refused(&["--cgroup", &folder.text(""), "-c", "1MiB"], 2).contains("it is no control group"));
+    stop(running);
 }
 
 #[test]

@@ -46,8 +46,7 @@ fn scan(folder: &Folder, name: &str) {
         use_some(folder);
         folder.wait_for_uses((round * USED) >> 12);
     }
-    // This machine may reclaim some pages by itself.
-    assert!(folder.resident() >= USED - USED / 100, "{} bytes are there", folder.resident());
+    assert_eq!(folder.resident(), USED);
     let before = uses_of(folder, name);
     // What tar writes to /dev/null itself it does not read.
     let tar = format!("tar -cf - {} | wc -c", folder.text("scanned"));

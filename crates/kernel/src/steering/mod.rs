@@ -347,7 +347,7 @@ impl State {
             }
         }
         let reclaimed = self.steered.pages().reclaimed - reclaimed;
-        // Where memory is beside, pages on their way to swap space count in a group's limit, and the kernel makes room for them with files. Less memory would send more on that way.
+        // Pages of memory on their way to swap space count in a group's limit, and the kernel drops files for them. A smaller size would send more on that way.
         if reclaimed > 0 && !self.steered.has_both() {
             self.budget.reclaimed(reclaimed, self.all_there(), now);
         }

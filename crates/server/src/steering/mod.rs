@@ -118,7 +118,8 @@ pub fn record_page_cache(
     whole(recording, |recording| watch(options, program, hooks, Some(recording)))
 }
 
-/// Records the uses of the memory of control groups' processes, or of a program's: faults, and reference bits by epochs. Nothing leaves. It ends as [`record_page_cache`] does.
+/// Records the uses of memory by the processes of control groups, or by a program: faults, and reference bits by epochs. Nothing leaves. It ends as
+/// [`record_page_cache`] does.
 ///
 /// # Errors
 /// What keeps it from watching; or the recording could not be written.
