@@ -5,6 +5,8 @@
 //! against as well, or a system that is short of memory. Once the kernel has been quiet for a while, the size grows again to find out whether there is
 //! more room now: by little at first, and then by twice as much each time. Each time that the kernel reclaims after that, the next attempt comes later.
 //!
+//! What the kernel reclaims without need (DAMON takes what was not used for long) says nothing of room. Callers leave it out.
+//!
 //! Where programs wait for memory, what the kernel reclaims may be others' memory. Then the size gives a part of what is there back each time.
 
 use std::time::{Duration, Instant};

@@ -93,6 +93,12 @@ fn scanned(counts: &Path) -> Option<u64> {
         .try_fold(None, |most: Option<u64>, count| Some(Some(most.unwrap_or(0) + count?)))?
 }
 
+/// Pages of programs' memory that the kernel has reclaimed as it or a group needed memory. Kernels before 5.8 do not count them.
+pub(crate) fn stolen_of_memory() -> Option<u64> {
+    let counts = fs::read_to_string("/proc/vmstat").ok()?;
+    counts.lines().find_map(|line| line.strip_prefix("pgsteal_anon "))?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,7 +21,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// The files of a folder: six of 2 MiB.
@@ -61,8 +61,11 @@ fn skip(why: &str) {
     std::io::stderr().write_all(format!("skipped: {why}\n").as_bytes()).expect("standard error can be written to");
 }
 
+/// Held for writing by a test whose figures others' use of the processors would change, and for reading by those others.
+static PROCESSORS: RwLock<()> = RwLock::new(());
+
 /// A folder with files that are in storage, and not in the page cache.
-struct Folder(tempfile::TempDir);
+struct Folder(tempfile::TempDir, #[expect(dead_code, reason = "it is held")] RwLockReadGuard<'static, ()>);
 
 impl Folder {
     /// None where nothing can be steered.
@@ -86,7 +89,8 @@ impl Folder {
 
     fn make() -> Self {
         // The temporary folder of a system may be in memory, which cannot be steered.
-        let folder = Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"));
+        let processors = PROCESSORS.read().unwrap_or_else(PoisonError::into_inner);
+        let folder = Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"), processors);
         fs::create_dir(folder.path("files")).expect("a folder");
         for path in folder.files() {
             let mut file = File::create(path).expect("a file");

@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::later::Later;
 use crate::limits::Limits;
 use crate::mapped::{self, Own};
+use crate::pressure;
 use crate::scopes::{Hierarchy, Scope, Scopes};
 use crate::steered::{PAGE, Pages, Size, Steered};
 use crate::steering::Users;
@@ -231,8 +232,7 @@ pub(super) struct State {
     pub(super) tended: Instant,
     /// There were faults since processes were looked after last.
     pub(super) faulted: bool,
-    /// When it was weighed last what the kernel reclaims, and how many pages the policy had let go by then.
-    weighed: (Instant, u64),
+    weighed: Weighed,
     /// Pages that may not leave, as they were counted when all memory was looked at.
     pub(super) others: u64,
     /// Pages of this process's own.
@@ -242,6 +242,15 @@ pub(super) struct State {
     pub(super) said_small: bool,
     /// How often in turn programs themselves left no room.
     pub(super) small_for: u32,
+}
+
+/// When it was weighed last what the kernel reclaims, with what was so then.
+struct Weighed {
+    at: Instant,
+    /// Pages that the policy had let go.
+    let_go: u64,
+    /// Pages that the kernel had reclaimed as it needed memory.
+    stolen: Option<u64>,
 }
 
 impl Events {
@@ -277,7 +286,7 @@ impl State {
             lost: 0,
             tended: now,
             faulted: false,
-            weighed: (now, 0),
+            weighed: Weighed { at: now, let_go: 0, stolen: pressure::stolen_of_memory() },
             others: 0,
             own: 0,
             said: false,
@@ -395,13 +404,15 @@ impl State {
                 }
             }
         }
-        if now.saturating_duration_since(self.weighed.0) >= WEIGHED {
-            let let_go = self.steered.pages().let_go;
+        if now.saturating_duration_since(self.weighed.at) >= WEIGHED {
+            let (let_go, stolen) = (self.steered.pages().let_go, pressure::stolen_of_memory());
+            // What it takes only since it was not used for long (DAMON), or as a program asks (madvise), shows no need.
+            let needed = stolen.is_none() || stolen > self.weighed.stolen;
             // While memory fills faster than swap space takes it, the kernel helps; where it takes a good part all the time, the size is too large.
-            if self.reclaimed * PART > let_go - self.weighed.1 {
+            if needed && self.reclaimed * PART > let_go - self.weighed.let_go {
                 self.budget.reclaimed(self.reclaimed, self.all_there(), now);
             }
-            (self.weighed, self.reclaimed) = ((now, let_go), 0);
+            (self.weighed, self.reclaimed) = (Weighed { at: now, let_go, stolen }, 0);
         }
         self.budget.tick(now);
         let kept = if self.observe { 0 } else { self.steered.residents().kept() };

@@ -305,7 +305,6 @@ impl State {
 
     fn take_events(&mut self, now: Instant) -> usize {
         let Self { watch, scopes, files, descriptors, steered, arrivals, users, managing, linked, mapped, .. } = self;
-        let reclaimed = steered.pages().reclaimed;
         let mut unjudged = Vec::new();
         let users = users.as_deref();
         let judged = &mut unjudged;
@@ -324,6 +323,7 @@ impl State {
             linked,
             now,
             judged,
+            needed: 0,
         };
         let mut together = Vec::with_capacity(TOGETHER);
         let events = watch.drain(MOST_EVENTS, &mut |event| {
@@ -337,6 +337,7 @@ impl State {
         while let Some(arrival) = turn.arrivals.due(now) {
             turn.arrived(arrival);
         }
+        let needed = turn.needed;
         for verdict in unjudged {
             let told = match verdict {
                 Verdict::File(id, followed) => self.watch.judge_file(id, followed),
@@ -346,10 +347,9 @@ impl State {
                 tracing::debug!("a verdict is not kept, and comes again: {error}");
             }
         }
-        let reclaimed = self.steered.pages().reclaimed - reclaimed;
         // Pages of memory on their way to swap space count in a group's limit, and the kernel drops files for them. A smaller size would send more on that way.
-        if reclaimed > 0 && !self.steered.has_both() {
-            self.budget.reclaimed(reclaimed, self.all_there(), now);
+        if needed > 0 && !self.steered.has_both() {
+            self.budget.reclaimed(needed, self.all_there(), now);
         }
         self.counts.events += events as u64;
         events

@@ -34,6 +34,23 @@ fn mru(owner: u32) -> String {
     format!("[[manager]]\nname = \"mru\"\nowners = [\"{owner}\"]\nfiles = [\"inode 1\"]\n")
 }
 
+fn event(kind: Kind, (inode, page): (u64, u64), process: u32) -> Event {
+    Event {
+        kind,
+        file: id(inode),
+        first: page,
+        count: 1,
+        order: 0,
+        process,
+        program: [0; 16],
+        user: 0,
+        group: 0,
+        reclaim: false,
+        own: kind == Kind::Removed,
+        judged: true,
+    }
+}
+
 fn id(inode: u64) -> FileId {
     FileId { device: 0, inode, generation: 0 }
 }
@@ -63,21 +80,12 @@ impl Played {
         }
     }
 
-    fn happened(&mut self, kind: Kind, (inode, page): (u64, u64), process: u32) {
-        let event = Event {
-            kind,
-            file: id(inode),
-            first: page,
-            count: 1,
-            order: 0,
-            process,
-            program: [0; 16],
-            user: 0,
-            group: 0,
-            reclaim: false,
-            own: kind == Kind::Removed,
-            judged: true,
-        };
+    fn happened(&mut self, kind: Kind, at: (u64, u64), process: u32) {
+        self.take(&event(kind, at, process));
+    }
+
+    /// Takes an event: how many pages the kernel has reclaimed as it needed memory.
+    fn take(&mut self, event: &Event) -> u64 {
         let Self { scopes, files, descriptors, steered, arrivals, managing, .. } = self;
         let (sees, linked) = (Sees { uses_first: true, writes: true }, &HashMap::new());
         let (users, only_users, mapped) = (None, false, &mut Mapped::default());
@@ -96,8 +104,10 @@ impl Played {
             linked,
             now,
             judged,
+            needed: 0,
         };
-        turn.happened(&event);
+        turn.happened(event);
+        turn.needed
     }
 
     /// A process reads a page of a file: whether it was there.
@@ -285,4 +295,19 @@ fn a_share_is_changed_while_it_is_used_and_its_min_stays_when_the_size_shrinks()
     played.steered.change_share(&groups[1], share(4, 6).expect("a share"), CACHE, now).expect("it fits");
     played.read_all(OTHER, 2, 100);
     assert_eq!((played.there(1), played.there(2)), (6, 6));
+}
+
+#[test]
+fn the_kernel_s_reclaim_without_need_leaves_the_size() {
+    let mut played = Played::new("lru", "");
+    played.read_all(ONE, 1, 16);
+    let mut reclaimed_by = |name: &[u8], page| {
+        let mut program = [0; 16];
+        program[..name.len()].copy_from_slice(name);
+        let own = Event { program, reclaim: true, ..event(Kind::Removed, (1, page), 7) };
+        let needed = [played.take(&own), played.take(&Event { own: false, ..own })];
+        (needed, played.steered.pages().reclaimed)
+    };
+    assert_eq!(reclaimed_by(b"kswapd0", 3), ([0, 1], 1));
+    assert_eq!(reclaimed_by(b"kdamond.0", 4), ([0, 0], 2), "pages that were not used for long, as it takes them");
 }

@@ -22,6 +22,10 @@ use std::time::Instant;
 /// The owner's name of what the kernel itself uses.
 const KERNEL: &str = "0";
 
+/// How the names begin of the kernel's threads that reclaim what was not used for long (DAMON), where no memory is needed. They take ranges of physical memory, with what has
+/// just come into them.
+const RECLAIMS_ALWAYS: &[u8] = b"kdamond";
+
 /// Why a file is steered.
 enum By {
     Directory,
@@ -67,6 +71,8 @@ pub(super) struct Turn<'a> {
     pub(super) linked: &'a HashMap<FileId, usize>,
     pub(super) now: Instant,
     pub(super) judged: &'a mut Vec<Verdict>,
+    /// Pages that the kernel has reclaimed as it needed memory.
+    pub(super) needed: u64,
 }
 
 impl Turn<'_> {
@@ -119,7 +125,11 @@ impl Turn<'_> {
                     self.files.has_moved(object);
                 }
                 // A page that was mapped leaves by the kernel's reclaim, at this process's word.
-                self.steered.removed(&volume, event.first, event.count.into(), event.reclaim && !event.own);
+                let reclaimed = event.reclaim && !event.own;
+                self.steered.removed(&volume, event.first, event.count.into(), reclaimed);
+                if reclaimed && !event.program.starts_with(RECLAIMS_ALWAYS) {
+                    self.needed += u64::from(event.count);
+                }
             }
         }
     }
