@@ -38,15 +38,24 @@ impl Side {
     }
 }
 
-/// The victims of the policy, until the threads take them.
+/// What the policy says of pages.
 #[derive(Default)]
-struct Victims {
-    /// Objects that are processes' memory, a bit each.
-    memory: Vec<u64>,
-    of: [Vec<Place>; 2],
+pub(crate) struct News {
+    /// Its victims.
+    pub(crate) victims: Vec<Place>,
+    /// Pages whose next use it waits to see, or does so no more, in order.
+    pub(crate) awaited: Vec<(Place, bool)>,
 }
 
-impl Victims {
+/// What the policy says of pages, by their side, until the threads take it.
+#[derive(Default)]
+struct Sorted {
+    /// Objects that are processes' memory, a bit each.
+    memory: Vec<u64>,
+    of: [News; 2],
+}
+
+impl Sorted {
     fn side(&self, object: u32) -> Side {
         let word = self.memory.get(object as usize / 64).copied().unwrap_or(0);
         if word >> (object % 64) & 1 == 1 { Side::Memory } else { Side::Files }
@@ -81,7 +90,7 @@ struct Shown {
 /// A pool that is used for steering, and for nothing else.
 pub struct Common {
     pool: Arc<Pool>,
-    victims: Arc<Mutex<Victims>>,
+    sorted: Arc<Mutex<Sorted>>,
     told: Mutex<[Option<Told>; 2]>,
     shown: [Shown; 2],
     begun: [AtomicBool; 2],
@@ -93,20 +102,29 @@ impl Common {
     /// # Errors
     /// Somebody else listens for its victims.
     pub fn new(pool: Arc<Pool>) -> Result<Arc<Self>, Error> {
-        let victims: Arc<Mutex<Victims>> = Arc::default();
-        let sorted = Arc::clone(&victims);
+        let sorted: Arc<Mutex<Sorted>> = Arc::default();
+        let of_victims = Arc::clone(&sorted);
         let first = pool.on_leave(move |places| {
-            let mut victims = sorted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sorted = of_victims.lock().unwrap_or_else(PoisonError::into_inner);
             for place in places {
-                let side = victims.side(place.object);
-                victims.of[side as usize].push(*place);
+                let side = sorted.side(place.object);
+                sorted.of[side as usize].victims.push(*place);
             }
         });
         if !first {
             return Err(forebay_pool::Error::Configuration("a pool steers for one only".to_owned()).into());
         }
+        let of_awaited = Arc::clone(&sorted);
+        // A policy that does not say what it waits for learns of all uses.
+        pool.on_await(move |pages| {
+            let mut sorted = of_awaited.lock().unwrap_or_else(PoisonError::into_inner);
+            for page in pages {
+                let side = sorted.side(page.0.object);
+                sorted.of[side as usize].awaited.push(*page);
+            }
+        });
         let (told, shown, begun) = (Mutex::default(), Default::default(), Default::default());
-        Ok(Arc::new(Self { pool, victims, told, shown, begun }))
+        Ok(Arc::new(Self { pool, sorted, told, shown, begun }))
     }
 
     /// The pool.
@@ -132,12 +150,12 @@ impl Common {
 
     /// An object of the pool has just been made for a side.
     pub(crate) fn name(&self, object: u32, side: Side) {
-        self.victims().set_side(object, side);
+        self.sorted().set_side(object, side);
     }
 
-    /// The victims of a side.
-    pub(crate) fn take_victims(&self, side: Side) -> Vec<Place> {
-        std::mem::take(&mut self.victims().of[side as usize])
+    /// What the policy has said of a side's pages.
+    pub(crate) fn take_news(&self, side: Side) -> News {
+        std::mem::take(&mut self.sorted().of[side as usize])
     }
 
     /// Shows the other side how many pages of one are there, and how many have come so far.
@@ -171,8 +189,8 @@ impl Common {
         Ok(pages == wanted)
     }
 
-    fn victims(&self) -> MutexGuard<'_, Victims> {
-        self.victims.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sorted(&self) -> MutexGuard<'_, Sorted> {
+        self.sorted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -205,14 +223,14 @@ mod tests {
 
     #[test]
     fn victims_go_to_the_side_that_has_named_their_object_last() {
-        let mut victims = Victims::default();
-        victims.set_side(70, Side::Memory);
-        victims.set_side(71, Side::Memory);
-        victims.set_side(71, Side::Files);
-        victims.set_side(7000, Side::Files);
-        let sides = [0, 69, 70, 71, 72, 7000].map(|object| victims.side(object));
+        let mut sorted = Sorted::default();
+        sorted.set_side(70, Side::Memory);
+        sorted.set_side(71, Side::Memory);
+        sorted.set_side(71, Side::Files);
+        sorted.set_side(7000, Side::Files);
+        let sides = [0, 69, 70, 71, 72, 7000].map(|object| sorted.side(object));
         assert_eq!(sides.map(|side| side == Side::Memory), [false, false, true, false, false, false]);
-        assert_eq!(victims.memory.len(), 2, "files take no room");
+        assert_eq!(sorted.memory.len(), 2, "files take no room");
     }
 
     #[test]

@@ -7,11 +7,13 @@
 //!   kept          x       -     the policy has let it go, and it has not left: it is dirty, mapped, or in a folio with wanted pages
 //! ```
 //!
+//! Of a wanted page the policy *knows* once its next use would change nothing, as of a page whose reference bit is set: such uses need not be told.
+//!
 //! The kernel drops folios as a whole or not at all. A large folio therefore leaves when its last wanted page does. A page's bit in `tails` says that it
 //! is in the same folio as the page before it.
 //!
 //! Every operation looks up one chunk for each 64 pages that it is about, and works on its words: it ends, and a hostile key costs no more
-//! than another, as the hash is seeded at random. Folios are at most 2 MiB long, and no search for the ends of one goes farther. Memory: 41 bytes for each
+//! than another, as the hash is seeded at random. Folios are at most 2 MiB long, and no search for the ends of one goes farther. Memory: 49 bytes for each
 //! chunk of which any page is there or wanted, in a table that is at least 7/16 full.
 
 use hashbrown::HashMap;
@@ -28,6 +30,8 @@ const LARGEST: u64 = 512;
 struct Chunk {
     there: u64,
     wanted: u64,
+    /// The policy knows of its use: only of wanted pages.
+    known: u64,
     tails: u64,
 }
 
@@ -95,7 +99,22 @@ impl Residents {
 
     /// The policy has pages, or has let them go.
     pub(crate) fn want(&mut self, object: u32, pages: Range<u64>, wanted: bool) {
-        self.set(object, pages, |chunk, mask| if wanted { chunk.wanted |= mask } else { chunk.wanted &= !mask });
+        self.set(object, pages, |chunk, mask| {
+            chunk.wanted = if wanted { chunk.wanted | mask } else { chunk.wanted & !mask };
+            chunk.known &= chunk.wanted;
+        });
+    }
+
+    /// The policy waits for the next use of a page, or knows enough of it.
+    pub(crate) fn await_use(&mut self, object: u32, page: u64, awaited: bool) {
+        if let Some(chunk) = self.chunks.get_mut(&(object, page / CHUNK)) {
+            chunk.known = if awaited { chunk.known & !bit(page) } else { chunk.known | bit(page) & chunk.wanted };
+        }
+    }
+
+    /// Whether a use of any of these pages changes nothing for the policy.
+    pub(crate) fn all_known(&self, object: u32, pages: Range<u64>) -> bool {
+        masks(pages).all(|(index, mask)| self.chunk(object, index).known & mask == mask)
     }
 
     /// Of 64 pages, from 64 times an index on, a bit each: those that are there, and those that the policy has.
@@ -335,7 +354,7 @@ mod tests {
 
     /// What happens to pages: kind, object, first page, order or count.
     fn happenings() -> impl Strategy<Value = Vec<(u8, u32, u64, u32)>> {
-        proptest::collection::vec((0u8..5, 0u32..3, 0u64..1100, 0u32..10), 1..200)
+        proptest::collection::vec((0u8..7, 0u32..3, 0u64..1100, 0u32..10), 1..200)
     }
 
     proptest! {
@@ -345,6 +364,7 @@ mod tests {
             // Each page with the first one of its folio.
             let mut there: BTreeMap<(u32, u64), u64> = BTreeMap::new();
             let mut wanted: BTreeSet<(u32, u64)> = BTreeSet::new();
+            let mut known: BTreeSet<(u32, u64)> = BTreeSet::new();
             for (kind, object, page, order) in happenings {
                 let count = 1u64 << order;
                 let first = page / count * count;
@@ -372,6 +392,15 @@ mod tests {
                     3 => {
                         residents.want(object, page..page + u64::from(order), false);
                         wanted.retain(|&(of, at)| of != object || !(page..page + u64::from(order)).contains(&at));
+                        known.retain(|page| wanted.contains(page));
+                    }
+                    4 => {
+                        residents.await_use(object, page, false);
+                        known.extend(wanted.get(&(object, page)));
+                    }
+                    5 => {
+                        residents.await_use(object, page, true);
+                        known.remove(&(object, page));
                     }
                     _ => {
                         let expected = there.get(&(object, page)).and_then(|&first| {
@@ -384,6 +413,8 @@ mod tests {
                 }
                 let kept = there.keys().filter(|page| !wanted.contains(page)).count() as u64;
                 prop_assert_eq!((residents.there(), residents.kept()), (there.len() as u64, kept));
+                let all = (first..first + count).all(|page| known.contains(&(object, page)));
+                prop_assert_eq!(residents.all_known(object, first..first + count), all);
             }
             let mut by_file = residents.all_there();
             for object in 0..3 {

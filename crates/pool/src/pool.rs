@@ -15,7 +15,7 @@ use crate::core::slots::{MOST_HANDLES, Slots};
 use crate::core::table::Table;
 use crate::core::waiters::Waiters;
 use crate::error::Error;
-use crate::objects::departures::Listener;
+use crate::objects::departures::Listeners;
 use crate::objects::owners::Owners;
 use crate::objects::volume::Volume;
 use crate::objects::{ObjectNumbers, Volumes};
@@ -33,7 +33,7 @@ use forebay_policy::Setup;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::slice::from_ref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long it waits at a time: for pins that are given back it is not woken.
@@ -61,7 +61,7 @@ pub(crate) struct Shared<M> {
     pub(crate) volumes: Mutex<Volumes>,
     pub(crate) numbers: Arc<ObjectNumbers>,
     pub(crate) owners: Arc<Owners>,
-    pub(crate) listener: OnceLock<Listener>,
+    pub(crate) listeners: Listeners,
     pub(crate) progress: Progress,
     pub(crate) readahead: Readahead,
     pub(crate) dirty_pages: Mutex<DirtyPages>,
@@ -154,7 +154,7 @@ impl<M: Memory> Pool<M> {
             volumes: Mutex::default(),
             numbers: Arc::default(),
             owners: Arc::default(),
-            listener: OnceLock::new(),
+            listeners: Listeners::default(),
             progress: Progress::default(),
             readahead: Readahead::default(),
             dirty_pages: Mutex::default(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   used, added, removed -----> pool (policy, owners, managers, figures)
-//!            |                    | victims
+//!            |                    | victims, and whose use it awaits
 //!            v                    v
 //!        residents <-------- let go: kept until no page of the folio is wanted ------> leaving
 //! ```
@@ -10,7 +10,7 @@
 //! Nothing here calls the kernel, so that streams of events can be played to it. A victim of the policy is let go at once, as a dirty page of the pool goes to the laundry:
 //! the policy decides as in the simulator, whatever keeps the page in memory for a while. Pages that are kept so take room, and the policy has fewer.
 
-use crate::common::{Common, Side};
+use crate::common::{Common, News, Side};
 use crate::residents::Residents;
 use foldhash::fast::RandomState;
 use forebay_basis::{Operation, Place};
@@ -183,8 +183,9 @@ impl Steered {
 
     /// Something is about to happen to a page: of several that are expected, memory is waited for once.
     pub(crate) fn expect(&self, object: u32, page: u64) {
-        std::hint::black_box(self.residents.is_there(object, page));
-        self.handle.expect(object, page);
+        if !self.residents.all_known(object, page..page + 1) {
+            self.handle.expect(object, page);
+        }
     }
 
     /// Pages are used, by the owner of a number in the pool: the kernel has them, or is about to add them.
@@ -197,6 +198,9 @@ impl Steered {
         let (there, _) = self.residents.count(volume.id(), pages.clone());
         self.pages.kernel_hits += there;
         self.pages.kernel_misses += pages.end - pages.start - there;
+        if self.residents.all_known(volume.id(), pages.clone()) {
+            return self.handle.refer_known(volume, pages.end - pages.start);
+        }
         self.refer(volume, pages, How::Used(operation, owner));
     }
 
@@ -380,11 +384,18 @@ impl Steered {
         }
     }
 
-    /// Takes note of the victims that have come, if they are any.
+    /// Takes note of what the policy has said, and of the victims that `are` any.
+    ///
+    /// Of the other side's doings it learns in the next turn. Until then the use of a page may not be told that the policy has begun to wait for.
     fn settle(&mut self, are: impl Fn(&Place) -> bool) {
-        for place in self.common.take_victims(self.side).into_iter().filter(are) {
+        let News { victims, awaited } = self.common.take_news(self.side);
+        for (place, awaited) in awaited {
+            self.residents.await_use(place.object, place.block, awaited);
+        }
+        for place in victims.into_iter().filter(are) {
             // It was used again since.
             if self.handle.has(place.object, place.block) {
+                self.residents.await_use(place.object, place.block, true);
                 continue;
             }
             self.residents.want(place.object, place.block..place.block + 1, false);

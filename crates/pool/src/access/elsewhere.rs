@@ -49,6 +49,11 @@ impl<M: Memory> Handle<M> {
         self.refer_all(volume, blocks, Operation::Read)
     }
 
+    /// Counts uses of pages that the policy does not wait for, as [`on_await`](crate::Pool::on_await) says: it need not learn of them.
+    pub fn refer_known(&self, volume: &Volume, pages: u64) {
+        volume.counters.hits.add(pages);
+    }
+
     fn refer_all(&self, volume: &Arc<Volume>, blocks: Range<u64>, operation: Operation) -> Referred {
         let mut referred = Referred::default();
         let mut start = blocks.start;
@@ -131,6 +136,7 @@ mod tests {
     use crate::device::MemoryDevice;
     use crate::{Config, Pool, VolumeConfig};
     use forebay_policy::Spec;
+    use std::collections::HashSet;
     use std::sync::Mutex;
 
     fn pool(policy: &str, pages: u64) -> (Pool, Arc<Volume>, Arc<Mutex<Vec<u64>>>) {
@@ -190,6 +196,56 @@ mod tests {
         assert_eq!((volumes[0].pages_read_ahead, volumes[0].readahead_used), (8, 8));
         handle.refer(&volume, 100..200, Operation::Read);
         assert_eq!(left.lock().expect("a list").len(), 44);
+    }
+
+    #[test]
+    fn uses_that_the_policy_does_not_await_need_not_be_told() {
+        let mut random = 7u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (random >> 33) % below
+        };
+        let steps: Vec<(u64, u64)> = (0..30_000).map(|_| (next(20), next(100).min(next(400)))).collect();
+        for spec in Spec::all().into_iter().filter(|spec| !spec.needs_future()) {
+            let run = |tells_all: bool| {
+                let (pool, volume, left) = pool(&spec.label, 64);
+                let awaited = Arc::new(Mutex::new(HashSet::new()));
+                let changed = Arc::clone(&awaited);
+                let says = pool.on_await(move |pages| {
+                    let mut known = changed.lock().expect("a set");
+                    pages.iter().for_each(|(place, awaited)| {
+                        if *awaited {
+                            known.remove(&place.block)
+                        } else {
+                            known.insert(place.block)
+                        };
+                    });
+                });
+                assert_eq!(says, spec.info.awaits_uses, "{}", spec.label);
+                let (handle, mut told, mut found) = (pool.handle().expect("a handle"), 0, Vec::new());
+                for (step, &(what, block)) in steps.iter().enumerate() {
+                    let known = handle.is_resident(&volume, block) && awaited.lock().expect("a set").contains(&block);
+                    match what {
+                        0 => drop(handle.refer(&volume, block..block + 4, Operation::Readahead)),
+                        1 => drop(handle.left_elsewhere(&volume, block..block + 1)),
+                        _ if known && !tells_all => handle.refer_known(&volume, 1),
+                        _ => {
+                            told += 1;
+                            handle.refer(&volume, block..block + 1, Operation::Read);
+                        }
+                    }
+                    if step % 10_000 == 9_999 {
+                        pool.resize((64 - step as u64 / 1000) * 4096).expect("it is smaller");
+                    }
+                    found.append(&mut left.lock().expect("a list"));
+                }
+                let figures = pool.statistics();
+                (told, (found, figures.hits, figures.misses, figures.volumes[0].readahead_used))
+            };
+            let (all, some) = (run(true), run(false));
+            assert_eq!(all.1, some.1, "{}", spec.label);
+            assert_eq!(some.0 < all.0, spec.info.awaits_uses, "{}: of {} uses {} are told", spec.label, all.0, some.0);
+        }
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl Replacer {
             admitted: self.asked.about,
             sheltered: &self.sheltered,
             numbers: &[],
-            awaits: self.awaits_uses,
+            awaits: self.notes_awaited(),
             events: &mut self.events,
         };
         caught(|| question(&mut self.policy, &mut judge))

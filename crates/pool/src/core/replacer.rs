@@ -53,6 +53,9 @@ pub(crate) struct Replacer {
     announces: bool,
     /// Whether the memory is told which pages the policy waits to see used.
     pub(crate) awaits_uses: bool,
+    /// Pages whose next use the policy waits to see, or does so no more, in order, if anybody is to be told.
+    pub(crate) awaited: Vec<(Place, bool)>,
+    pub(super) announces_awaited: bool,
     /// Blocks of an object: what of them was read ahead and not used stays, whatever is admitted.
     pub(crate) sheltered: (u32, Range<u64>),
     pub(crate) followers: Followers,
@@ -101,6 +104,8 @@ impl Replacer {
             departed: Vec::new(),
             announces: false,
             awaits_uses,
+            awaited: Vec::new(),
+            announces_awaited: false,
             sheltered: (0, 0..0),
             followers: Followers::default(),
             evictions: 0,
@@ -135,6 +140,11 @@ impl Replacer {
     /// Takes note of pages that leave from now on.
     pub(crate) fn announce(&mut self) {
         self.announces = true;
+    }
+
+    /// Takes note of pages whose uses the policy waits to see, from now on.
+    pub(crate) fn announce_awaited(&mut self) {
+        self.announces_awaited = true;
     }
 
     pub(crate) fn frame_limit(&self) -> u32 {
@@ -492,7 +502,7 @@ impl Replacer {
     }
 }
 
-fn place_of(core: &Core, number: u32) -> Place {
+pub(super) fn place_of(core: &Core, number: u32) -> Place {
     let page = core.pages.get(number);
     Place { object: page.object(), block: page.block() }
 }
