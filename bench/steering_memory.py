@@ -10,6 +10,7 @@ The program goes through its memory in order, again and again, and touches each 
 
 import argparse
 import contextlib
+import itertools
 import os
 import pathlib
 import signal
@@ -42,6 +43,7 @@ def options():
     parser.add_argument("--policy", default="clock-pro", help="which")
     parser.add_argument("--fits", type=int, default=1024, help="MiB of the program that fits")
     parser.add_argument("--memory", type=int, default=256, help="MiB of memory where a program does not fit")
+    parser.add_argument("--parts", default=",".join(SHOWN), help="what is measured")
     parser.add_argument("--seconds", type=int, default=10, help="of one run")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
     parser.add_argument("--out", help="the file for the raw figures")
@@ -126,10 +128,13 @@ def fits(given, loop, how):
     with group() as path:
         child = start(path, loop, given.fits, given.seconds)
         if how == "alone":
-            return {"rounds": rounds_of(child), "spent": 0.0}
+            return {"rounds": rounds_of(child), "start": 0.0, "core": 0.0}
         with Steering(given, path, given.fits * 3 // 2, *(["--observe"] if how == "observed" else [])) as steering:
+            time.sleep(FILLS)
+            start_took, begin = processor_seconds(steering.process), time.monotonic()
             done = rounds_of(child)
-        return {"rounds": done, "spent": steering.spent}
+            took = time.monotonic() - begin
+        return {"rounds": done, "start": start_took, "core": (steering.spent - start_took) / took}
 
 
 def size(given, loop):
@@ -203,31 +208,54 @@ def swapped_in():
     return int(dict(line.split() for line in pathlib.Path("/proc/vmstat").read_text().splitlines())["pswpin"])
 
 
-def show(runs):
-    of = lambda **labels: [run for run in runs if all(run.get(name) == value for name, value in labels.items())]  # noqa: E731
-    rate = lambda runs: [run["rounds"] / run["seconds"] for run in runs]  # noqa: E731
-    alone = of(part="fits", how="alone")
-    rows = []
+def of(runs, **labels):
+    return [run for run in runs if all(run.get(name) == value for name, value in labels.items())]
+
+
+def rate(runs):
+    return spread([run["rounds"] / run["seconds"] for run in runs])
+
+
+def show_fits(runs):
+    alone, rows = of(runs, how="alone"), []
     for how in ("alone", "steered", "observed"):
-        here = of(part="fits", how=how)
+        here = of(runs, how=how)
         slower = [100 * (before["rounds"] / max(run["rounds"], 1) - 1) for before, run in zip(alone, here)]
-        rows.append([how, spread(rate(here)), spread(slower), spread([100 * run["spent"] / run["seconds"] for run in here])])
+        rows.append([how, rate(here), spread(slower), spread([run["start"] for run in here]), spread([100 * run["core"] for run in here])])
     print("\nA program whose memory fits:\n")
-    table(["", "rounds a second", "% slower than alone in the same round", "% of a core for forebay"], rows)
+    table(["", "rounds a second", "% slower than alone in the same round", "seconds of processor for the start", "% of a core after it"], rows)
+
+
+def show_size(runs):
     print("\nThe size, every 10 ms, of a program that would have half as much again, in percent over what was asked for:\n")
-    sizes = of(part="size")
-    table(["median", "99 of 100", "most"], [[spread([100 * (run[what] - 1) for run in sizes]) for what in ("median", "99 %", "most")]])
-    print("\nRounds a second of a program that fits, alone and after another that stands still and keeps what it had:\n")
-    rows = [[how, *(spread(rate(of(part="second", how=how, first=first))) for first in (False, True))] for how in ("kernel", "steered")]
-    table(["", "alone", "after another"], rows)
-    print("\nA program that fits beside a file that does not, in one size: rounds a second, and thousands of pages that came back from swap space, by MiB of the file a second:\n")
+    table(["median", "99 of 100", "most"], [[spread([100 * (run[what] - 1) for run in runs]) for what in ("median", "99 %", "most")]])
+
+
+def show_second(runs):
     rows = []
-    for how in dict.fromkeys(run["how"] for run in of(part="beside")):
-        here = [of(part="beside", how=how, rate=one) for one in RATES]
-        rows.append([how, *(cell for runs in here for cell in (spread(rate(runs)), spread([run["swapped_in"] / 1000 for run in runs])))])
+    for how in dict.fromkeys(run["how"] for run in runs):
+        here = [of(runs, how=how, first=first) for first in (False, True)]
+        lost = [one["seconds"] * (1 - two["rounds"] / one["rounds"]) for one, two in zip(*here)]
+        rows.append([how, *map(rate, here), spread(lost)])
+    print("\nRounds a second of a program that fits, alone and after another that stands still and keeps what it had:\n")
+    table(["", "alone", "after another", "seconds that this takes"], rows)
+
+
+def show_beside(runs):
+    rows = []
+    for how in dict.fromkeys(run["how"] for run in runs):
+        here = [of(runs, how=how, rate=one) for one in RATES]
+        rows.append([how, *(cell for runs in here for cell in (rate(runs), spread([run["swapped_in"] / 1000 for run in runs])))])
+    print("\nA program that fits beside a file that does not, in one size: rounds a second, and thousands of pages that came back from swap space, by MiB of the file a second:\n")
     table(["", *(name for one in RATES for name in (f"{one}: rounds", "came back"))], rows)
+
+
+def show_idle(runs):
     print(f"\nSeconds for {ROUNDS} rounds over a file that fits once the memory of a program that stands still has left:\n")
-    table(["", "seconds"], [[how, spread([run["took"] for run in of(part="idle", how=how)])] for how in dict.fromkeys(run["how"] for run in of(part="idle"))])
+    table(["", "seconds"], [[how, spread([run["took"] for run in of(runs, how=how)])] for how in dict.fromkeys(run["how"] for run in runs)])
+
+
+SHOWN = {"fits": show_fits, "size": show_size, "second": show_second, "beside": show_beside, "idle": show_idle}
 
 
 def main():
@@ -236,6 +264,9 @@ def main():
         sys.exit("only root may steer: run it as root")
     if not (GROUPS / "memory.limit_in_bytes").exists():
         sys.exit("version 1 of control groups does not limit memory here")
+    parts = given.parts.split(",")
+    if unknown := set(parts) - set(SHOWN):
+        sys.exit(f"--parts {unknown.pop()}: it measures {', '.join(SHOWN)}")
     figures = {"machine": machine(), "runs": []}
 
     def measured(labels, figured):
@@ -250,19 +281,20 @@ def main():
         for each, part in ((file, FILE), (smaller, READ)):
             each.write(os.urandom(MIB) * int(given.memory * part))
             os.fsync(each.fileno())
+        ways, fronts = ("kernel", given.policy, "lru"), ("kernel", "steered")
         for turn in range(given.rounds):
-            for how in ("alone", "steered", "observed"):
+            for how in ("alone", "steered", "observed") if "fits" in parts else ():
                 measured({"part": "fits", "how": how, "round": turn}, fits(given, loop, how))
-            measured({"part": "size", "round": turn}, size(given, loop))
-            for how in ("kernel", "steered"):
-                for first in (False, True):
-                    measured({"part": "second", "how": how, "first": first, "round": turn}, second(given, loop, how, first))
-            for rate in RATES:
-                for how in ("kernel", given.policy, "lru"):
-                    measured({"part": "beside", "how": how, "rate": rate, "round": turn}, beside(given, loop, reads, file.name, how, rate))
-            for how in ("kernel", given.policy, "lru"):
+            if "size" in parts:
+                measured({"part": "size", "round": turn}, size(given, loop))
+            for how, first in itertools.product(fronts, (False, True)) if "second" in parts else ():
+                measured({"part": "second", "how": how, "first": first, "round": turn}, second(given, loop, how, first))
+            for rate, how in itertools.product(RATES, ways) if "beside" in parts else ():
+                measured({"part": "beside", "how": how, "rate": rate, "round": turn}, beside(given, loop, reads, file.name, how, rate))
+            for how in ways if "idle" in parts else ():
                 measured({"part": "idle", "how": how, "round": turn}, idle(given, loop, reads, smaller.name, how))
-    show(figures["runs"])
+    for part in parts:
+        SHOWN[part](of(figures["runs"], part=part))
     keep("steering-memory", given, figures)
 
 

@@ -155,13 +155,14 @@ class MemorySteering:
         return 0
 
     def stop(self):
-        """Ends it: its figures, with its memory and the seconds of processor time that it took."""
+        """Ends it: its figures, with what the policy says, its memory and the seconds of processor time that it took."""
         took = sum(map(int, pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")")[-1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
         resident = self.resident()
         self.process.terminate()
         if self.process.wait(60):
             raise Failed(f"forebay steer failed: {self.log.read_text()[-2000:]}")
-        return json.loads(self.told.read_text())["memory"] | {"resident": resident, "processor_seconds": took}
+        told = json.loads(self.told.read_text())
+        return told["memory"] | {"policy_state": told["caches"][0]["policy_state"], "resident": resident, "processor_seconds": took}
 
     def __enter__(self):
         return self
