@@ -124,6 +124,6 @@ fn bit_of(found: &[(u64, Table)], page: u64, words: fn(&Seen) -> &[u64; WORDS]) 
     let in_table = (page % TABLE) as usize;
     match &found[place].1 {
         Table::Seen(seen) => words(seen)[in_table / 64] >> (in_table % 64) & 1 == 1,
-        Table::Absent | Table::AllAbsent => false,
+        Table::Absent => false,
     }
 }

@@ -45,11 +45,16 @@ impl State {
 
     /// Looks at the tables with pages that are known. `false`: the process is not steered any more.
     fn learn_known(&mut self, volume: &Arc<Volume>, used: &mut Vec<Range<u64>>) -> bool {
-        let mut tables = self.steered.residents().indexes_of(volume.id());
+        self.known_tables(volume.id()).chunks(TABLES as usize).all(|some| self.learn_all(volume, some, used))
+    }
+
+    /// The tables with pages that are known, in order.
+    fn known_tables(&self, object: u32) -> Vec<u64> {
+        let mut tables = self.steered.residents().indexes_of(object);
         tables.iter_mut().for_each(|index| *index = *index * 64 / TABLE);
         tables.sort_unstable();
         tables.dedup();
-        tables.chunks(TABLES as usize).all(|some| self.learn_all(volume, some, used))
+        tables
     }
 
     /// Looks at a process, tells the policy of what was used, and clears the reference bits.
@@ -63,9 +68,9 @@ impl State {
         let mut used = Vec::new();
         match place {
             Where::All => {
-                // Some reserve terabytes: what was found is not held for all of them.
-                for tables in self.tables_of(object) {
-                    if !self.learn_all(&volume, &tables.collect::<Vec<_>>(), &mut used) {
+                // What was found is not held for all of them.
+                for tables in self.tables_of(object).chunks(TABLES as usize) {
+                    if !self.learn_all(&volume, tables, &mut used) {
                         return;
                     }
                 }
@@ -94,22 +99,35 @@ impl State {
         true
     }
 
-    /// The tables of all that a process has mapped, by those of the next level, without those of which that says that there is nothing. Nothing may have become of pages
-    /// that were there, so their tables are looked at all the same.
-    pub(super) fn tables_of(&mut self, object: u32) -> Vec<Range<u64>> {
+    /// The tables that there are of all that a process has mapped, in order. Some processes reserve terabytes, or have pages all over them, so those of the next level are asked.
+    /// Nothing may have become of pages that were there, so their tables are among them all the same.
+    pub(super) fn tables_of(&mut self, object: u32) -> Vec<u64> {
         let Some(space) = self.spaces.get(object) else { return Vec::new() };
-        let mut all = space.tables();
-        let mut known: Vec<u64> =
-            self.steered.residents().indexes_of(object).into_iter().map(|index| index * 64 / TABLE / TABLES).collect();
-        known.sort_unstable();
-        let mut empty = Vec::new();
-        for some in all.chunks(TABLES as usize) {
-            let firsts: Vec<u64> = some.iter().map(|(_, tables)| tables.start).collect();
-            let Some(found) = self.find(object, &firsts) else { return Vec::new() };
-            empty.extend(found.iter().filter(|(_, found)| *found == Table::AllAbsent).map(|(table, _)| table / TABLES));
+        let all = space.tables();
+        let mut above: Vec<u64> = all.iter().map(|(above, _)| *above).collect();
+        above.dedup();
+        let mut there = Vec::with_capacity(above.len().min(TABLES as usize));
+        match self.machine.tables(&space.process, &above, &mut |above, tables| there.push((above, tables))) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.forget(object);
+                return Vec::new();
+            }
+            Err(error) => {
+                tracing::debug!("page tables are not read: {error}");
+                return Vec::new();
+            }
         }
-        all.retain(|(above, _)| empty.binary_search(above).is_err() || known.binary_search(above).is_ok());
-        all.into_iter().map(|(_, tables)| tables).collect()
+        let mut tables = self.known_tables(object);
+        for (above, mapped) in all {
+            let Ok(place) = there.binary_search_by_key(&above, |(above, _)| *above) else { continue };
+            runs(&there[place].1, above * TABLES, 0, &mut |run| {
+                tables.extend(run.start.max(mapped.start)..run.end.min(mapped.end));
+            });
+        }
+        tables.sort_unstable();
+        tables.dedup();
+        tables
     }
 
     /// What is there of tables of a process. A process without memory is not steered any more.
@@ -134,7 +152,7 @@ impl State {
         let (object, first) = (volume.id(), table * TABLE);
         let mask = self.spaces.get(object).map_or([0; WORDS], |space| space.mask(table));
         let seen = if let Table::Seen(seen) = found { seen } else { Default::default() };
-        let [mut gone, mut swapped, mut came, mut again, mut young] = [[0; WORDS]; 5];
+        let [mut gone, mut swapped, mut came, mut first_used, mut again, mut young] = [[0; WORDS]; 6];
         for word in 0..WORDS {
             let index = first / 64 + word as u64;
             let (there, wanted) = self.steered.residents().words(object, index);
@@ -145,6 +163,7 @@ impl State {
             gone[word] = left & !swapped[word];
             came[word] = present & !there;
             young[word] = present & seen.young[word];
+            first_used[word] = came[word] & young[word];
             again[word] = young[word] & there & !self.fresh.get(&(object, index)).copied().unwrap_or(0);
         }
         let steered = &mut self.steered;
@@ -157,6 +176,8 @@ impl State {
         self.reclaimed += reclaimed;
         runs(&came, first, 0, &mut |pages| steered.found(volume, pages));
         runs(&again, first, 0, &mut |pages| steered.used(volume, pages, (Operation::Read, None)));
+        // The faults of pages that came may be taken later, and tell nothing new.
+        runs(&first_used, first, 0, &mut |pages| self.record(object, pages));
         runs(&again, first, 0, &mut |pages| self.record(object, pages));
         runs(&young, first, GAP, &mut |pages| used.push(pages));
     }

@@ -39,8 +39,6 @@ pub(crate) enum Table {
     Seen(Seen),
     /// Nothing.
     Absent,
-    /// Nothing, and as little of the other tables in the same table of the next level.
-    AllAbsent,
 }
 
 /// A machine whose processes have memory.
@@ -51,6 +49,14 @@ pub(crate) trait Machine: Send {
     /// # Errors
     /// The system's.
     fn look(&mut self, process: &Process, tables: &[u64], show: &mut dyn FnMut(u64, Table)) -> io::Result<bool>;
+
+    /// Shows which tables there are, a bit each, by the tables of the next level that they lie in: `above` are these tables' numbers, a table's divided by [`TABLES`]. What has
+    /// none is left out. `false`: as [`look`](Self::look).
+    ///
+    /// # Errors
+    /// The system's.
+    fn tables(&mut self, process: &Process, above: &[u64], show: &mut dyn FnMut(u64, [u64; WORDS]))
+    -> io::Result<bool>;
 
     /// Clears the reference bits of pages, where the pages are the process's alone.
     ///
@@ -88,7 +94,7 @@ pub(crate) fn advise_on(process: &Process, pages: &[Range<u64>], advice: libc::c
     advise(held, &ranges, advice)
 }
 
-/// The runs of ones in words of bits, from a first page on; those that are no farther than `gap` pages from each other are one.
+/// The runs of ones in words of bits, from a first page or table on; those that are no farther than `gap` from each other are one.
 pub(crate) fn runs(words: &[u64; WORDS], first: u64, gap: u64, add: &mut dyn FnMut(Range<u64>)) {
     let mut run: Option<Range<u64>> = None;
     for (index, &word) in words.iter().enumerate() {

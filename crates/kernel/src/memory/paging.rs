@@ -142,17 +142,20 @@ impl Paging {
     pub fn start(common: Arc<Common>, mut options: Options) -> Result<Self, Error> {
         let scopes: Vec<Scope> = options.groups.iter().cloned().map(Scope::Group).collect();
         let hierarchy = Scopes::new(&scopes)?.hierarchy()?;
-        let faults = Faults::start(common.pool().capacity(), |layout| match hierarchy {
+        // Where nothing leaves, the programs may have much more, and a lost fault is a use that is not recorded.
+        let size = if options.observe { u64::MAX } else { common.pool().capacity() };
+        let faults = Faults::start(size, |layout| match hierarchy {
             Some(Hierarchy::Memory) => Ok(Groups::of_memory(layout)?),
             Some(Hierarchy::Unified) | None => Ok(Groups::Unified),
         })?;
         let machine = Box::new(Walk::start()?);
         let shared = Arc::new(Shared::new(common.pool().capacity() / PAGE, options.follow.take()));
         let mut state = State::new(common, machine, (options.observe, options.files_beside), &shared)?;
-        state.users = options.users;
         let together = state.spaces.together().clone();
         let mut events = Events { faults, groups: options.groups };
         state.tend(&mut events, Instant::now());
+        // Of what was there before, nobody knows when it was used.
+        state.users = options.users;
         state.turn(&mut events, Instant::now());
         let thread = std::thread::Builder::new().name("page".to_owned()).spawn(move || state.run(events));
         let thread = thread.map_err(|error| Error::System { asked: "a thread to steer", source: Arc::new(error) })?;
@@ -218,7 +221,7 @@ pub(super) struct State {
     pub(super) fresh: HashMap<(u32, u64), u64, foldhash::fast::RandomState>,
     pub(super) observe: bool,
     pub(super) files_beside: bool,
-    users: Option<Box<dyn Users>>,
+    pub(super) users: Option<Box<dyn Users>>,
     /// Pages that the kernel has chosen, and the size does not account for yet.
     pub(super) reclaimed: u64,
     pub(super) later: Later,

@@ -93,10 +93,10 @@ impl Space {
         tables
     }
 
-    /// The first 4,096 pages are memory.
+    /// These pages are memory.
     #[cfg(test)]
-    pub(crate) fn have_all(&mut self) {
-        self.areas = vec![(0..1 << 12, Kind::Memory)];
+    pub(crate) fn have(&mut self, pages: Range<u64>) {
+        self.areas = vec![(pages, Kind::Memory)];
         self.is_stale = false;
     }
 

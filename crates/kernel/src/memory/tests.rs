@@ -2,10 +2,11 @@
 
 use super::faults::Fault;
 use super::look::Where;
-use super::machine::{Machine, Process, Seen, TABLE, Table};
+use super::machine::{Machine, Process, Seen, TABLE, TABLES, Table, WORDS};
 use super::paging::{Shared, State};
 use crate::common::{Common, Side};
 use crate::steered::{PAGE, Size, Steered};
+use crate::steering::Users;
 use forebay_basis::Operation;
 use forebay_policy::Spec;
 use forebay_pool::device::MemoryDevice;
@@ -26,6 +27,8 @@ struct Memory {
     out: BTreeSet<(u32, u64)>,
     /// Pages that do not leave.
     stuck: BTreeSet<(u32, u64)>,
+    /// How many tables were looked at.
+    looked: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -60,6 +63,7 @@ impl Memory {
 impl Machine for Played {
     fn look(&mut self, process: &Process, tables: &[u64], show: &mut dyn FnMut(u64, Table)) -> io::Result<bool> {
         self.with(|memory| {
+            memory.looked += tables.len();
             let Some(pages) = memory.pages.get(&process.number) else { return Ok(false) };
             for &table in tables {
                 let mut seen = Seen::default();
@@ -72,6 +76,28 @@ impl Machine for Played {
                     seen.out[word] |= u64::from(memory.out.contains(&(process.number, first + page))) << bit;
                 }
                 show(table, if seen == Seen::default() { Table::Absent } else { Table::Seen(seen) });
+            }
+            Ok(true)
+        })
+    }
+
+    fn tables(
+        &mut self,
+        process: &Process,
+        above: &[u64],
+        show: &mut dyn FnMut(u64, [u64; WORDS]),
+    ) -> io::Result<bool> {
+        self.with(|memory| {
+            let Some(pages) = memory.pages.get(&process.number) else { return Ok(false) };
+            for &above in above {
+                let (mut there, first) = ([0; WORDS], above * TABLES * TABLE);
+                for (page, _) in pages.range(first..first + TABLES * TABLE) {
+                    let table = (page - first) / TABLE;
+                    there[table as usize / 64] |= 1 << (table % 64);
+                }
+                if there != [0; WORDS] {
+                    show(above, there);
+                }
             }
             Ok(true)
         })
@@ -131,7 +157,7 @@ impl Game {
     fn add(&mut self, process: u32) -> u32 {
         self.machine.with(|memory| memory.pages.insert(process, Pages::new()));
         let object = self.state.spaces.add(&self.state.steered, Process { number: process, held: None });
-        self.state.spaces.get_mut(object).expect("it was added").have_all();
+        self.state.spaces.get_mut(object).expect("it was added").have(0..1 << 12);
         object
     }
 
@@ -236,6 +262,63 @@ fn what_the_machine_takes_by_itself_and_what_programs_give_back_is_noticed() {
     game.state.look(Where::Known);
     assert_eq!((game.state.spaces.len(), game.state.spaces.get(object).is_none()), (0, true), "the process has ended");
     assert_eq!(game.state.steered.residents().there(), 0);
+}
+
+#[test]
+fn pages_all_over_terabytes_are_found_by_the_tables_that_there_are() {
+    let mut game = Game::new("lru", 256);
+    let (object, terabytes) = (game.add(7), 8 << 40 >> 12);
+    game.state.spaces.get_mut(object).expect("it was added").have(0..terabytes);
+    let came = (0..100).map(|number| (number * (terabytes / 100), false));
+    game.machine.with(|memory| memory.pages.entry(7).or_default().extend(came));
+    for (place, looked) in [(Where::All, 100), (Where::Known, 200), (Where::All, 300)] {
+        game.state.look(place);
+        let there = game.state.steered.residents().there();
+        assert_eq!((there, game.machine.with(|memory| memory.looked)), (100, looked));
+    }
+    game.machine.with(|memory| memory.pages.entry(7).or_default().clear());
+    game.state.look(Where::All);
+    assert_eq!(game.state.steered.residents().there(), 0, "nothing has become of them");
+}
+
+/// Takes the pages that are recorded.
+struct Recorder(Arc<Mutex<Vec<u64>>>);
+
+impl Users for Recorder {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn file(&self, _: &str) -> u32 {
+        0
+    }
+
+    fn owner(&self, _: &str) -> u32 {
+        0
+    }
+
+    fn reference(&self, _: (u32, u64), _: &dyn Fn() -> u32, (from, bytes): (u64, u64), _: Operation) {
+        self.0.lock().expect("no test has panicked").extend(from / PAGE..(from + bytes) / PAGE);
+    }
+}
+
+#[test]
+fn a_use_is_recorded_once_in_an_epoch_whether_its_fault_or_the_look_comes_first() {
+    let mut game = Game::new("lru", 128);
+    let object = game.add(7);
+    let recorded = Arc::default();
+    game.state.users = Some(Box::new(Recorder(Arc::clone(&recorded))));
+    let take = || std::mem::take(&mut *recorded.lock().expect("no test has panicked"));
+    game.touch(7, 3);
+    game.machine.with(|memory| memory.pages.entry(7).or_default().extend([(5, true), (6, false)]));
+    game.state.look(Where::All);
+    assert_eq!(take(), [3, 5], "page 6 is there, and nobody has used it");
+    game.state.fault(Fault { process: 7, page: 5 });
+    game.state.look(Where::Known);
+    assert_eq!(take(), [0; 0], "the fault was late");
+    game.touch(7, 5);
+    game.state.look(Where::Known);
+    assert_eq!((take(), game.state.steered.residents().is_there(object, 6)), (vec![5], true));
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! A table that goes while it is read makes one look wrong: the policy errs for a moment, and nothing else comes of it.
 //! This is for x86-64, with tables of four levels (tried) or five (not tried).
 
-use super::machine::{Machine, Process, Seen, TABLE, Table, WORDS, advise_on};
+use super::machine::{Machine, Process, Seen, TABLE, TABLES, Table, WORDS, advise_on};
 use crate::bpf::assemble::Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use crate::bpf::assemble::{Assembler, Condition, Operation, Size};
 use crate::bpf::btf::{Btf, BtfKind};
@@ -20,6 +20,7 @@ use crate::bpf::error::{DESCRIPTION, WatchError};
 use crate::bpf::layout::{Layout, Missing};
 use crate::bpf::system::{self, MAPPABLE, Map, MapKind, Shared, Use};
 use crate::bpf::{helper, own};
+use crate::steered::PAGE;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
@@ -40,7 +41,7 @@ mod at {
     pub(super) const MEMORY: i16 = 16;
     pub(super) const MEMORY_AFTER: i16 = 24;
     pub(super) const TOP: i16 = 32;
-    /// The addresses of the first pages; a 0 ends them.
+    /// The addresses of the first pages; a 0 ends them. With [`NEXT`](super::NEXT) it is the table of the next level that is copied.
     pub(super) const ADDRESSES: i16 = 64;
     pub(super) const STATUS: i16 = ADDRESSES + 8 * MANY as i16;
     pub(super) const ENTRIES: i32 = 4096;
@@ -51,9 +52,8 @@ mod at {
 mod status {
     pub(super) const COPIED: i32 = 0;
     pub(super) const ABSENT: i32 = 1;
-    pub(super) const ALL_ABSENT: i32 = 2;
     /// A huge page, whose entry is the only one copied.
-    pub(super) const HUGE: i32 = 3;
+    pub(super) const HUGE: i32 = 2;
 }
 
 /// Bits of an entry.
@@ -67,6 +67,9 @@ const SPECIAL: u64 = 1 << 9;
 
 /// The lowest bit of an address that indexes the table of each level, from the top.
 const LEVELS: [i32; 5] = [48, 39, 30, 21, 12];
+
+/// A bit that no page's address has.
+const NEXT: u64 = 1;
 
 /// Offsets on the stack.
 const ENTRY: i16 = -8;
@@ -126,7 +129,7 @@ impl Walk {
         let steps = (0..FARTHEST / STEP).map(|step| (top & !(STEP - 1)).wrapping_sub(step * STEP));
         for direct_map in [USUAL].into_iter().chain(steps) {
             self.set_long(at::DIRECT_MAP, direct_map);
-            let ran = self.ask(own, &[pattern.table()]);
+            let ran = self.ask(own, &[first_of(pattern.table())]);
             ran.map_err(|source| WatchError::system("a BPF program cannot be run", source))?;
             if pattern.is(self.found(0)) {
                 return Ok(());
@@ -136,12 +139,12 @@ impl Walk {
         Err(WatchError::Options(what.to_owned()))
     }
 
-    /// Runs the program for at most [`MANY`] tables. `false`: the process has no memory, or another than before.
-    fn ask(&mut self, process: u32, tables: &[u64]) -> io::Result<bool> {
+    /// Runs the program for at most [`MANY`] tables, by their addresses. `false`: the process has no memory, or another than before.
+    fn ask(&mut self, process: u32, addresses: &[u64]) -> io::Result<bool> {
         self.set_long(at::PROCESS, process.into());
-        let ends = if tables.len() < MANY { Some(0) } else { None };
-        let addresses = tables.iter().map(|table| table * TABLE * crate::steered::PAGE).chain(ends);
-        addresses.enumerate().for_each(|(place, address)| self.set_long(at::ADDRESSES + 8 * place as i16, address));
+        let ends = if addresses.len() < MANY { Some(0) } else { None };
+        let places = addresses.iter().copied().chain(ends).enumerate();
+        places.for_each(|(place, address)| self.set_long(at::ADDRESSES + 8 * place as i16, address));
         system::run(self.program.as_fd())?;
         let (before, after) = (self.long(at::MEMORY), self.long(at::MEMORY_AFTER));
         Ok(before != 0 && before == after)
@@ -152,7 +155,6 @@ impl Walk {
         let entries = &self.shared.longs()[at::ENTRIES as usize / 8 + place * TABLE as usize..][..TABLE as usize];
         match i32::try_from(self.long(at::STATUS + 8 * place as i16)).unwrap_or(status::ABSENT) {
             status::COPIED => Table::Seen(seen(entries.iter().map(|entry| entry.load(Ordering::Relaxed)))),
-            status::ALL_ABSENT => Table::AllAbsent,
             status::HUGE => {
                 let young = entries[0].load(Ordering::Relaxed) & USED != 0;
                 let young = if young { [u64::MAX; WORDS] } else { [0; WORDS] };
@@ -174,10 +176,31 @@ impl Walk {
 impl Machine for Walk {
     fn look(&mut self, process: &Process, tables: &[u64], show: &mut dyn FnMut(u64, Table)) -> io::Result<bool> {
         for some in tables.chunks(MANY) {
-            if !self.ask(process.number, some)? {
+            let addresses: Vec<u64> = some.iter().map(|&table| first_of(table)).collect();
+            if !self.ask(process.number, &addresses)? {
                 return Ok(false);
             }
             some.iter().enumerate().for_each(|(place, &table)| show(table, self.found(place)));
+        }
+        Ok(true)
+    }
+
+    fn tables(
+        &mut self,
+        process: &Process,
+        above: &[u64],
+        show: &mut dyn FnMut(u64, [u64; WORDS]),
+    ) -> io::Result<bool> {
+        for some in above.chunks(MANY) {
+            let addresses: Vec<u64> = some.iter().map(|&above| first_of(above * TABLES) | NEXT).collect();
+            if !self.ask(process.number, &addresses)? {
+                return Ok(false);
+            }
+            for (place, &above) in some.iter().enumerate() {
+                if let Table::Seen(seen) = self.found(place) {
+                    show(above, seen.present);
+                }
+            }
         }
         Ok(true)
     }
@@ -197,6 +220,11 @@ impl Machine for Walk {
     fn memory(&self) -> u64 {
         system::map_bytes(&self.map).unwrap_or(0)
     }
+}
+
+/// The address of a table's first page.
+fn first_of(table: u64) -> u64 {
+    table * TABLE * PAGE
 }
 
 /// What entries say.
@@ -232,7 +260,7 @@ fn assemble(asm: &mut Assembler, layout: &Layout, [find, release]: [u32; 2], map
     use Condition::{Above, Equal, NotEqual};
     use Operation::{Add, And, ShiftLeft, ShiftRight};
     let (end, done, again) = (asm.label(), asm.label(), asm.label());
-    let (absent, all_absent, huge, say) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let (copy, absent, huge, say) = (asm.label(), asm.label(), asm.label(), asm.label());
     // value->memory = 0; task = bpf_task_from_pid(value->process); if (!task) return 0;
     asm.load_map_value(R6, map);
     asm.store_number(Size::Long, R6, at::MEMORY, 0);
@@ -260,9 +288,14 @@ fn assemble(asm: &mut Assembler, layout: &Layout, [find, release]: [u32; 2], map
     asm.load(Size::Long, R7, R6, at::TOP);
     let (lowest, upper) = levels.split_last().expect("there are levels");
     for (&shift, below) in upper.iter().zip(upper.iter().skip(1).chain([lowest])) {
-        let missing = if below == lowest { absent } else { all_absent };
-        // bpf_probe_read_kernel(&entry, 8, table + (address >> shift & 511) * 8)
         asm.load(Size::Long, R3, R10, ADDRESS);
+        if below == lowest {
+            // if (address & NEXT) goto copy;
+            asm.set(R1, R3);
+            asm.calculate(And, R1, NEXT as i32);
+            asm.jump_if(R1, NotEqual, 0, copy);
+        }
+        // bpf_probe_read_kernel(&entry, 8, table + (address >> shift & 511) * 8)
         asm.calculate(ShiftRight, R3, shift);
         asm.calculate(And, R3, TABLE as i32 - 1);
         asm.calculate(ShiftLeft, R3, 3);
@@ -271,16 +304,16 @@ fn assemble(asm: &mut Assembler, layout: &Layout, [find, release]: [u32; 2], map
         asm.calculate(Add, R1, i32::from(ENTRY));
         asm.set(R2, 8);
         asm.call(helper::READ_KERNEL);
-        // if (failed || !(entry & PRESENT)) goto missing; if (entry & HUGE) goto huge;
-        asm.jump_if(R0, NotEqual, 0, missing);
+        // if (failed || !(entry & PRESENT)) goto absent; if (entry & HUGE) goto huge;
+        asm.jump_if(R0, NotEqual, 0, absent);
         asm.load(Size::Long, R7, R10, ENTRY);
         asm.set(R1, R7);
         asm.calculate(And, R1, PRESENT as i32);
-        asm.jump_if(R1, Equal, 0, missing);
+        asm.jump_if(R1, Equal, 0, absent);
         asm.set(R1, R7);
         asm.calculate(And, R1, HUGE);
         // A page of a GiB is not the policy's.
-        asm.jump_if(R1, NotEqual, 0, if below == lowest { huge } else { all_absent });
+        asm.jump_if(R1, NotEqual, 0, if below == lowest { huge } else { absent });
         // table = (entry & 0x000ffffffffff000) + value->direct_map;
         asm.calculate(ShiftLeft, R7, 12);
         asm.calculate(ShiftRight, R7, 24);
@@ -288,7 +321,8 @@ fn assemble(asm: &mut Assembler, layout: &Layout, [find, release]: [u32; 2], map
         asm.load(Size::Long, R1, R6, at::DIRECT_MAP);
         asm.calculate(Add, R7, R1);
     }
-    // if (bpf_probe_read_kernel(value->entries[i], 4096, table)) goto absent; status = COPIED; goto say;
+    // copy: if (bpf_probe_read_kernel(value->entries[i], 4096, table)) goto absent; status = COPIED; goto say;
+    asm.place(copy);
     asm.set(R1, R8);
     asm.calculate(ShiftLeft, R1, 12);
     asm.calculate(Add, R1, R6);
@@ -310,9 +344,6 @@ fn assemble(asm: &mut Assembler, layout: &Layout, [find, release]: [u32; 2], map
     asm.jump(say);
     asm.place(absent);
     asm.set(R1, status::ABSENT);
-    asm.jump(say);
-    asm.place(all_absent);
-    asm.set(R1, status::ALL_ABSENT);
     // say: value->status[i] = status; }
     asm.place(say);
     asm.set(R2, R8);
@@ -340,7 +371,7 @@ struct Pattern {
 
 impl Pattern {
     /// Bytes that are mapped: a whole table lies in them.
-    const BYTES: usize = 2 * TABLE as usize * crate::steered::PAGE as usize;
+    const BYTES: usize = 2 * TABLE as usize * PAGE as usize;
 
     fn new() -> io::Result<Self> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -353,9 +384,9 @@ impl Pattern {
         let pattern = Self { address, present: std::array::from_fn(|word| random.hash_one(word)) };
         // SAFETY: the mapping is this value's, and as long. A huge page would be there as a whole.
         unsafe { libc::madvise(address, Self::BYTES, libc::MADV_NOHUGEPAGE) };
-        let first = pattern.table() * TABLE * crate::steered::PAGE;
+        let first = pattern.table() * TABLE * PAGE;
         for page in (0..TABLE).filter(|page| pattern.present[*page as usize / 64] >> (page % 64) & 1 == 1) {
-            let byte = std::ptr::with_exposed_provenance_mut::<u8>((first + page * crate::steered::PAGE) as usize);
+            let byte = std::ptr::with_exposed_provenance_mut::<u8>((first + page * PAGE) as usize);
             // SAFETY: it lies in the mapping, in which a whole table lies, and nobody else has it.
             unsafe { byte.write_volatile(1) };
         }
@@ -364,7 +395,7 @@ impl Pattern {
 
     /// The first whole table in the mapping.
     fn table(&self) -> u64 {
-        (self.address.expose_provenance() as u64 / crate::steered::PAGE).div_ceil(TABLE)
+        (self.address.expose_provenance() as u64 / PAGE).div_ceil(TABLE)
     }
 
     fn is(&self, table: Table) -> bool {
@@ -424,13 +455,23 @@ mod tests {
         let seen = own(&mut walk, &process, table);
         assert_eq!((seen.present, seen.young), (pattern.present, [0; WORDS]));
         let used = (0..TABLE).find(|page| pattern.present[*page as usize / 64] >> (page % 64) & 1 == 1).expect("one");
-        let address = ((first + used) * crate::steered::PAGE) as usize;
+        let address = ((first + used) * PAGE) as usize;
         // SAFETY: it lies in the pattern's mapping, which is there until the end of this test.
         assert_eq!(unsafe { std::ptr::with_exposed_provenance::<u8>(address).read_volatile() }, 1);
         let used = own(&mut walk, &process, table).young;
         walk.cool_all(&process).expect("it may");
         assert_eq!(own(&mut walk, &process, table).young, [0; WORDS]);
         assert_eq!(used.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
+        let shown = |walk: &mut Walk, above: u64| {
+            let mut tables = Vec::new();
+            let looked = walk.tables(&process, &[above], &mut |above, there| tables.push((above, there)));
+            assert!(looked.expect("it may look"), "this process has memory");
+            tables
+        };
+        let (above, in_above) = (table / TABLES, (table % TABLES) as usize);
+        let [(which, there)] = shown(&mut walk, above)[..] else { panic!("one was asked for") };
+        assert!(which == above && there[in_above / 64] >> (in_above % 64) & 1 == 1);
+        assert_eq!(shown(&mut walk, 0x7f00_0000_0000 / PAGE / TABLE / TABLES / 2), [], "nothing is there");
         let nobody = Process { number: 0x7fff_fffe, held: None };
         assert!(!walk.look(&nobody, &[table], &mut |_, _| ()).expect("it may look"));
         assert!(walk.memory() > 0);
