@@ -237,7 +237,9 @@ mod tests {
                     if step % 10_000 == 9_999 {
                         pool.resize((64 - step as u64 / 1000) * 4096).expect("it is smaller");
                     }
-                    found.append(&mut left.lock().expect("a list"));
+                    let mut left = left.lock().expect("a list");
+                    left.iter().for_each(|block| drop(awaited.lock().expect("a set").remove(block)));
+                    found.append(&mut left);
                 }
                 let figures = pool.statistics();
                 (told, (found, figures.hits, figures.misses, figures.volumes[0].readahead_used))

@@ -7,7 +7,14 @@ use crate::core::Core;
 use crate::core::replacer::{Replacer, place_of};
 
 impl Replacer {
-    /// After the page's admission or a hit: whether its next use is to be seen.
+    /// After the page's admission: whether its next use is to be seen. Whoever tells of uses tells of the first one in any case.
+    pub(crate) fn note_admitted(&mut self, core: &Core, number: u32) {
+        if self.awaits_uses {
+            self.note_awaited(core, number);
+        }
+    }
+
+    /// After a hit: whether its next use is to be seen.
     pub(crate) fn note_awaited(&mut self, core: &Core, number: u32) {
         if !self.notes_awaited() {
             return;

@@ -237,7 +237,7 @@ impl Replacer {
             page.rescue(operation == Operation::Readahead);
             core.laundered.fetch_sub(1, Ordering::Relaxed);
             self.asked.end();
-            self.note_awaited(core, number);
+            self.note_admitted(core, number);
             return Ok(Admitted::Rescued);
         }
         let frame = self.take_frame();
@@ -245,7 +245,7 @@ impl Replacer {
         self.regions.add(page.region().expect("a page that is admitted has a name"));
         page.bind(frame, operation == Operation::Readahead);
         self.asked.end();
-        self.note_awaited(core, number);
+        self.note_admitted(core, number);
         Ok(Admitted::Loading(number))
     }
 

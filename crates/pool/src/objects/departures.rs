@@ -36,9 +36,9 @@ impl<M: Memory> Pool<M> {
         first
     }
 
-    /// Registers a listener that is called with pages whose next use the policy waits to see (`true`), or does so no more: until it waits again, a use of such a page changes
-    /// nothing, and need not be told ([`Handle::refer`](crate::Handle::refer)). Of a page that it never named all uses count. `false`: there is a listener already, or the
-    /// policy does not say what it waits for.
+    /// Registers a listener that is called with pages whose next use the policy waits to see (`true`), or does so no more. Until it waits again, or the page has left, a use of
+    /// such a page changes nothing, and need not be told ([`Handle::refer`](crate::Handle::refer)). Of other pages all uses count. `false`: there is a listener already, or
+    /// the policy does not say what it waits for.
     ///
     /// It is called under the pool's lock, so it must not wait or use the pool. Uses that are not told are seen by no [`Follower`](crate::Follower) either.
     pub fn on_await(&self, listener: impl Fn(&[(Place, bool)]) + Send + Sync + 'static) -> bool {
