@@ -165,7 +165,16 @@ impl Folder {
     /// Waits until all events of the reads so far have been taken: this many uses of pages in all.
     #[track_caller]
     fn wait_for_uses(&self, uses: u64) {
-        wait_until("uses are counted", || self.figure("kernel_hits") + self.figure("kernel_misses") >= uses);
+        let counted = std::cell::Cell::new(0);
+        let all_are = || {
+            counted.set(self.figure("kernel_hits") + self.figure("kernel_misses"));
+            counted.get() >= uses
+        };
+        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| wait_until("uses are counted", all_are)));
+        if let Err(why) = waited {
+            eprintln!("{} of {uses}, and {} events were lost", counted.get(), self.figure("lost"));
+            std::panic::resume_unwind(why);
+        }
     }
 }
 
@@ -363,6 +372,10 @@ fn a_size_changes_while_it_runs_and_what_only_a_restart_changes_is_named() {
 
 #[test]
 fn a_recording_has_the_files_below_the_directory_and_who_used_them() {
+    undisturbed(record_files);
+}
+
+fn record_files() {
     let Some(folder) = Folder::new() else { return };
     let trace = folder.text("uses.parquet");
     let running = folder.steer(&["--cache", "1GiB", "--record", &trace]);
