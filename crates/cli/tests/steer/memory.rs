@@ -11,8 +11,8 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 /// What a program may have, and what it uses in a loop, in MiB.
-const MEMORY: u64 = 32;
-const LOOP: u64 = 48;
+const MEMORY: u64 = 64;
+const LOOP: u64 = 96;
 const SECONDS: u64 = 4;
 
 /// Swap space in a file, until this is dropped.
