@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What `forebay steer --memory` costs a program whose memory fits, how well it keeps its size, and what becomes of a second program after a first.
-With `--cache`: what becomes of a program beside a file that is read again and again.
+Where both have one size: what becomes of a program beside a file that is read again and again.
 
 Usage: steering_memory.py FOREBAY [OPTIONS], as root, with gcc, on a machine without swap space: it makes a swap file of its own in /var/tmp.
 Keeps every figure as JSON in bench/runs/.
