@@ -238,7 +238,7 @@ mod tests {
                         pool.resize((64 - step as u64 / 1000) * 4096).expect("it is smaller");
                     }
                     let mut left = left.lock().expect("a list");
-                    left.iter().for_each(|block| drop(awaited.lock().expect("a set").remove(block)));
+                    awaited.lock().expect("a set").retain(|block| !left.contains(block));
                     found.append(&mut left);
                 }
                 let figures = pool.statistics();
