@@ -1,7 +1,8 @@
 """Programs whose memory is paged, for the experiments on virtual memory: by `forebay run` under a policy, or by the kernel in a control group.
 
 Steered: the kernel pages by the same swap file, and `forebay steer --memory` has chosen what leaves. The memory of the program that steers, some
-15 to 20 MiB, is within the limit from 64 MiB on. Below that it is beside: most of these programs have less themselves.
+15 to 20 MiB, is within the limit from 64 MiB on. Below that it is beside: most of these programs have less themselves. `steered beside POLICY` has it
+beside at any size: that shows what the policy's choices are worth, apart from the memory that they take.
 
 Ours: `forebay run --delay DISK`, with swap space in a file in memory. The kernel's: a swap file on this machine's own disk, so that its page faults can
 be compared, and its times cannot. Swap space behind `serve --delay`, nbdfuse and a loop device works for a while, and then hangs: the kernel may page
@@ -160,11 +161,11 @@ def rehearse(program, directory):
     return {"large": max(large), "besides": max(most - max(large), MIB), "seconds": max(one["seconds"] for one in figures.values())}
 
 
-def by_kernel(program, directory, size, besides, steering=None):
-    """One run whose memory the kernel pages, steered by what a group is given to, if that is said."""
+def by_kernel(program, directory, size, besides, steering=None, counts=True):
+    """One run whose memory the kernel pages, steered by what a group is given to, if that is said. Whether the memory of that `counts`."""
     limit = int(size + besides) // stage.PAGE * stage.PAGE
     with Swap(), Paged(limit) as group, steering(group.path) if steering else contextlib.nullcontext() as steered:
-        if steered and limit >= LEAST_COUNTED:
+        if steered and counts and limit >= LEAST_COUNTED:
             group.taken = steered.resident
         before = swapped()
         begin = time.perf_counter()
@@ -260,8 +261,9 @@ def measure(given, work, program, directory, which, size, found, whole=False):
     if which == stage.KERNEL:
         return result | by_kernel(program, directory, size, found["besides"])
     if which.startswith(stage.STEERED):
-        steering = lambda group: MemorySteering(given.forebay, group, work, which.removeprefix(stage.STEERED))  # noqa: E731
-        return result | by_kernel(program, directory, size, found["besides"], steering)
+        policy = which.removeprefix(stage.STEERED_BESIDE).removeprefix(stage.STEERED)
+        steering = lambda group: MemorySteering(given.forebay, group, work, policy)  # noqa: E731
+        return result | by_kernel(program, directory, size, found["besides"], steering, not which.startswith(stage.STEERED_BESIDE))
     memory = size if whole else limit(given.forebay, work, which, size, found["large"])
     return result | by_us(given, work, program, directory, memory, which)
 
