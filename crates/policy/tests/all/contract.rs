@@ -228,6 +228,8 @@ pub(crate) fn specs() -> Vec<Spec> {
         "linux:ratio=0.01",
         "linux:ratio=1000000",
         "linux:access=process",
+        "linux:kernel=6",
+        "linux:kernel=6:access=process",
         "w-tinylfu:window=0.3",
         "w-tinylfu:window=1",
         "w-tinylfu:window=0.5:adaptive=on",

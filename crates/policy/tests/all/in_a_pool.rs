@@ -280,6 +280,8 @@ fn specs() -> Vec<Spec> {
         "lirs:history=1",
         "s3-fifo:small=0.5:ghost=0.5:threshold=1",
         "linux:access=process",
+        "linux:kernel=6",
+        "linux:kernel=6:access=process",
         "w-tinylfu:window=0.5:adaptive=on",
         "smq:levels=3:period=2:sentinel=1",
         "fbr:new=0:old=1:c-max=1000",

@@ -32,7 +32,7 @@ use dual::Dual;
 use foreseen::Foreseen;
 use histories::Histories;
 use hot_and_cold::HotAndCold;
-use linux::TwoLists;
+use linux::{Today, TwoLists};
 use long_queue::LongQueue;
 use managed::Managed;
 use multi_queue::{MultiQueue, TriedLives};
@@ -75,6 +75,8 @@ const VARIANTS: &[&str] = &[
     "linux:ratio=0.5",
     "linux:access=process",
     "linux:ratio=5:access=process",
+    "linux:kernel=6",
+    "linux:kernel=6:access=process",
     "clock-pro:least=5",
     "clock-pro:warm-up=cold",
     "clock-pro:least=1:new-test=off",
@@ -201,6 +203,8 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "linux:ratio=0.5" => Box::new(TwoLists::new(capacity, 0.5, true)),
         "linux:access=process" => Box::new(TwoLists::new(capacity, 2.0, false)),
         "linux:ratio=5:access=process" => Box::new(TwoLists::new(capacity, 5.0, false)),
+        "linux:kernel=6" => Box::new(Today::new(capacity, true)),
+        "linux:kernel=6:access=process" => Box::new(Today::new(capacity, false)),
         "w-tinylfu" => Box::new(Admitted::new(capacity, 0.01, false)),
         "w-tinylfu:window=0.3" => Box::new(Admitted::new(capacity, 0.3, false)),
         "w-tinylfu:window=1" => queue(true, false),
