@@ -262,12 +262,12 @@ impl Figures {
             format!(", {} requests recorded, {} lost", grouped(recorded), grouped(lost))
         });
         let files = now.page_cache.as_ref().map(|PageCacheReport { figures, .. }| {
-            let [files, events, lost] = [figures.files, figures.events, figures.lost].map(grouped);
-            format!("{files} files steered, {events} events, {lost} lost")
+            let [events, lost] = [figures.events, figures.lost].map(grouped);
+            format!("{}, {events} events, {lost} lost", steered(figures.files, ["file", "files"]))
         });
         let memory = now.memory.as_ref().map(|MemoryReport { figures, .. }| {
-            let [processes, faults, lost] = [figures.processes, figures.faults, figures.lost].map(grouped);
-            format!("{processes} processes steered, {faults} faults, {lost} lost")
+            let [faults, lost] = [figures.faults, figures.lost].map(grouped);
+            format!("{}, {faults} faults, {lost} lost", steered(figures.processes, ["process", "processes"]))
         });
         let users = match (files, memory) {
             (Some(files), Some(memory)) => format!("{files}, {memory}"),
@@ -382,6 +382,11 @@ fn state(cache: &CacheReport) -> String {
 }
 
 /// Bytes in the unit that suits them.
+/// `1 file steered`, `2 files steered`.
+fn steered(count: u64, [one, many]: [&str; 2]) -> String {
+    format!("{} {} steered", grouped(count), if count == 1 { one } else { many })
+}
+
 fn bytes(bytes: f64) -> String {
     let (mut value, mut unit) = (bytes, "B");
     for larger in ["KiB", "MiB", "GiB", "TiB"] {
@@ -434,12 +439,12 @@ mod tests {
         let steered = |seconds: f64, misses: u64| {
             let mut memory = MemoryReport { name: "train".to_owned(), ..MemoryReport::default() };
             (memory.figures.misses, memory.figures.there, memory.figures.others) = (misses, 200, 56);
-            memory.figures.processes = 3;
+            memory.figures.processes = 1;
             Report { memory: Some(memory), ..report(seconds, 0, 0) }
         };
         let (mut now, before) = (steered(12.0, 700), steered(10.0, 100));
         let figures = Figures::new(&now, &before);
-        assert_eq!(figures.head, "up 12 s, 3 processes steered, 0 faults, 0 lost");
+        assert_eq!(figures.head, "up 12 s, 1 process steered, 0 faults, 0 lost");
         let row: Vec<String> = figures.volumes.rows[0].iter().map(Cell::show).collect();
         assert_eq!(
             ([&row[0], &row[1], &row[6]], figures.parts.len()),
@@ -450,7 +455,7 @@ mod tests {
         let text = Figures::new(&now, &before).table(None);
         let place = |word: &str| text.find(word).unwrap_or_else(|| panic!("no {word} in {text}"));
         assert!(place("page cache of") < place("memory  ") && place("memory  ") < place("volume"), "{text}");
-        assert!(text.starts_with("up 12 s, 0 files steered, 0 events, 0 lost, 3 processes steered"), "{text}");
+        assert!(text.starts_with("up 12 s, 0 files steered, 0 events, 0 lost, 1 process steered"), "{text}");
     }
 
     #[test]

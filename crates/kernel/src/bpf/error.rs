@@ -59,6 +59,9 @@ impl fmt::Display for WatchError {
                 f,
                 "this kernel is locked down ({LOCKDOWN}), so no program may watch it. Boot it without lockdown, or with lockdown=integrity"
             ),
+            WatchError::NoDescription(source) if source.raw_os_error() == Some(libc::EMFILE) => {
+                write!(f, "{DESCRIPTION} cannot be read: {source}. Allow this process more (`ulimit -n`)")
+            }
             WatchError::NoDescription(source) => write!(
                 f,
                 "{DESCRIPTION} cannot be read: {source}. It is there in kernels built with CONFIG_DEBUG_INFO_BTF=y: boot one of those"
@@ -158,6 +161,13 @@ mod tests {
         assert!(missing_capabilities("").is_empty());
         let message = WatchError::Unprivileged(vec!["CAP_BPF", "CAP_PERFMON"]).to_string();
         assert!(message.ends_with("lacks CAP_BPF and CAP_PERFMON"), "{message}");
+    }
+
+    #[test]
+    fn a_description_that_is_there_and_cannot_be_opened_is_not_taken_for_a_kernel_without() {
+        let message = |error| WatchError::NoDescription(io::Error::from_raw_os_error(error)).to_string();
+        assert!(message(libc::EMFILE).ends_with("(`ulimit -n`)"), "{}", message(libc::EMFILE));
+        assert!(message(libc::ENOENT).contains("CONFIG_DEBUG_INFO_BTF"), "{}", message(libc::ENOENT));
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Recorder {
         let free = free(path);
         self.start(&free)?;
         if free != path {
-            tracing::info!("{} is there, of a start before: recording to {}", path.display(), free.display());
+            tracing::warn!("{} is there, of a start before: recording to {}", path.display(), free.display());
         }
         Ok(())
     }
