@@ -260,6 +260,8 @@ SHOWN = {"fits": show_fits, "size": show_size, "second": show_second, "beside": 
 
 def main():
     given = options()
+    # Its swap space and its groups go with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("it was asked to end"))
     if os.geteuid() != 0:
         sys.exit("only root may steer: run it as root")
     if not (GROUPS / "memory.limit_in_bytes").exists():

@@ -242,6 +242,44 @@ public class Values {
         return ["java", "-XX:+UseSerialGC", f"-Xmx{self.heap}m", "-cp", directory, "Values", self.keys, self.asked]
 
 
+class Touch(Program):
+    """A loop over three fifths of its pages, and skewed uses of the others between, a word of each: so few instructions that each can be recorded by valgrind."""
+
+    name, needs, sizes = "touch", ("gcc",), "70,85"
+    pages, rounds = 24_576, 12
+
+    source = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+int main(int argc, char **argv) {
+    size_t pages = atol(argv[1]), rounds = atol(argv[2]), loop = pages * 3 / 5, rest = pages - loop;
+    size_t *memory = mmap(NULL, pages << 12, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), wrong = 0, state = 7;
+    for (size_t page = 0; page < pages; page++)
+        memory[page << 9] = page;
+    for (size_t turn = 0; turn < rounds * loop; turn++) {
+        wrong += memory[(turn % loop) << 9] != turn % loop;
+        if (turn % 2)
+            continue;
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        double part = (double)(state >> 11) / (1ull << 53);
+        size_t page = loop + (size_t)(part * part * part * rest), value = memory[page << 9];
+        wrong += value != page;
+        memory[page << 9] = value;
+    }
+    return wrong != 0;
+}
+"""
+
+    def fill(self, directory):
+        (directory / "touch.c").write_text(self.source)
+        run("gcc", "-O2", directory / "touch.c", "-o", directory / "touch")
+
+    def words(self, directory):
+        return [directory / "touch", self.pages, self.rounds]
+
+
 class Matrix(Program):
     """SciMark2's sparse matrix in compressed rows times a vector, with DULO's N = 3 · 2²⁰ and M = 3 · 2²³ divided by 16."""
 

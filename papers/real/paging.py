@@ -32,6 +32,7 @@ NEEDS = ("fallocate", "mkswap", "swapon", "swapoff")
 LARGE = MIB
 SWAP = 2048 * MIB
 MOST_SECONDS = 120
+RECORDED_SECONDS = 900
 # The least limit that the memory of the program that steers is part of.
 LEAST_COUNTED = 64 * MIB
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -255,6 +256,19 @@ def of_processes(processes):
     }
 
 
+def record(given, work, program, directory):
+    """A trace of each use of memory, by valgrind: some sixty times as slow as the program."""
+    trace = work / "memory.parquet"
+    stage.run_all(program.commands(directory, [given.forebay, "record", "-o", trace, "--memory", "--page-size", stage.PAGE, "--"]), directory, Anywhere(), RECORDED_SECONDS)
+    return trace
+
+
+def forecast_steered(given, trace, policy, told):
+    """The faults that the simulator forecasts, which has the same epochs, for the pages that the policy and programs themselves had in the end."""
+    (run,) = serving.compare(given.forebay, trace, [policy], told["size"], "--page-size", stage.PAGE, "--epochs")
+    return run["total"]["misses"]
+
+
 def measure(given, work, program, directory, which, size, found, whole=False):
     """One run under `which`, stage.KERNEL or a policy, in `size` bytes; `found` is what the rehearsal has found."""
     result = {"cache": which, "mib": size / MIB, "readahead": given.readahead}
@@ -263,7 +277,8 @@ def measure(given, work, program, directory, which, size, found, whole=False):
     if which.startswith(stage.STEERED):
         policy = which.removeprefix(stage.STEERED_BESIDE).removeprefix(stage.STEERED)
         steering = lambda group: MemorySteering(given.forebay, group, work, policy)  # noqa: E731
-        return result | by_kernel(program, directory, size, found["besides"], steering, not which.startswith(stage.STEERED_BESIDE))
+        result |= by_kernel(program, directory, size, found["besides"], steering, not which.startswith(stage.STEERED_BESIDE))
+        return result | ({"forecast_faults": forecast_steered(given, found["trace"], policy, result["steering"])} if given.forecast else {})
     memory = size if whole else limit(given.forebay, work, which, size, found["large"])
     return result | by_us(given, work, program, directory, memory, which)
 
@@ -273,6 +288,7 @@ def options(doc, *, delay, policies, sizes=""):
     parser = sessions.parser(doc, delay=delay, policies=policies, sizes=sizes)
     parser.set_defaults(rounds=3)
     parser.add_argument("--times", type=int, default=1, help="times the memory of programs: 16 is as much as gnuplot and the matrix had in the papers")
+    parser.add_argument("--forecast", action="store_true", help="record each use of memory by valgrind, and forecast the faults under steered policies")
     parser.add_argument("--readahead", default="32KiB", help="the most bytes that `forebay run` reads ahead")
     for action in parser._actions:
         if action.dest == "caches":
@@ -307,6 +323,9 @@ def measure_program(session, given, program, percents, labels, whole=False):
         program.fill(directory)
         found = rehearse(program, directory)
         session.note(**{f"memory_{program.name}": found})
+        if given.forecast:
+            sessions.need("valgrind")
+            found = found | {"trace": record(given, work, program, directory)}
         for turn in range(given.rounds):
             for percent in percents:
                 for which in caches:

@@ -23,7 +23,7 @@ import stage  # noqa: E402
 from volumes.checks import Failed, run  # noqa: E402
 
 PAPER = (large.Gnuplot, large.Gzip, large.Gap)
-PROGRAMS = {program.name: program for program in (*PAPER, large.Redis, large.Sqlite, large.Dictionary, large.Java)}
+PROGRAMS = {program.name: program for program in (*PAPER, large.Redis, large.Sqlite, large.Dictionary, large.Java, large.Touch)}
 # Of beside.c: pages of the program, and its rounds. The file is accessed some sixteen times as often as the paper's matrix has faults alone.
 PAGES, ROUNDS = 1024, {"sor": 5, "sort": 1}
 ACCESSES = 80_000
@@ -88,6 +88,11 @@ def said(program, name, pages, rounds, policy, size, file, accesses):
     return json.loads(run(*words))
 
 
+def beside_forecast(run):
+    """Percent of faults beside what the simulator has forecast."""
+    return 100 * (run["steering"]["misses"] / run["forecast_faults"] - 1)
+
+
 def hand_steps(run):
     """By `forebay run`, or by what steers; the kernel alone does not say."""
     steered = run.get("steering", {}).get("policy_state", {})
@@ -105,14 +110,17 @@ def show(runs):
             ("Pages read from swap space (Figure 5)", lambda run: run["pages_read"], "{:.0f}"),
             ("Faults that waited for them or for a new page", lambda run: run["major"], "{:.0f}"),
             ("Hand steps a page that is brought (Table 6)", hand_steps, "{:.1f}"),
+            ("Percent of faults beside the forecast", beside_forecast, "{:+.1f}"),
         ):
+            counted = [run for run in of if figure != beside_forecast or "forecast_faults" in run]
             rows = []
-            for percent in sorted({run["percent"] for run in of}):
-                here = [sessions.chosen(of, percent=percent, which=cache) for cache in caches]
+            for percent in sorted({run["percent"] for run in counted}):
+                here = [sessions.chosen(counted, percent=percent, which=cache) for cache in caches]
                 mib = next((runs[0]["mib"] for runs in here if runs), 0)
                 rows.append([f"{percent:g}", f"{mib:.1f}", *(sessions.cells(runs, figure, form) for runs in here)])
-            print(f"\n{name}, at most {readahead} read ahead: {title}:\n")
-            sessions.table(["% of its memory", "MiB", *caches], rows)
+            if rows:
+                print(f"\n{name}, at most {readahead} read ahead: {title}:\n")
+                sessions.table(["% of its memory", "MiB", *caches], rows)
     show_tables([run for run in runs if run["part"] == "tables"])
 
 
