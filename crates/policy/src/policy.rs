@@ -44,6 +44,11 @@ pub trait Policy: Sized + Send + 'static {
         Self::INFO.off_line
     }
 
+    /// The most ghosts with these settings, in multiples of the capacity, at the longest history: no more than [`Info::ghosts`].
+    fn most_ghosts(_: &Settings) -> u32 {
+        Self::INFO.ghosts
+    }
+
     /// An empty cache.
     fn new(setup: &Setup) -> Self;
 

@@ -153,9 +153,18 @@ impl Spec {
 
     /// The most ghosts with these settings, in multiples of the capacity.
     pub fn ghosts(&self) -> u32 {
-        self.history().map_or(self.info.ghosts, |history| {
+        struct Most<'a>(&'a Settings);
+        impl Visitor for Most<'_> {
+            type Output = u32;
+
+            fn visit<P: Policy>(self) -> u32 {
+                P::most_ghosts(self.0)
+            }
+        }
+        let ghosts = visit(self.info.name, Most(&self.settings)).expect("the policy is in the registry");
+        self.history().map_or(ghosts, |history| {
             let Kind::Integer { most, .. } = history.kind else { unreachable!("a history is a whole number") };
-            self.info.ghosts - (most - self.settings.integer(history.name)) as u32
+            ghosts - (most - self.settings.integer(history.name)) as u32
         })
     }
 

@@ -1,4 +1,4 @@
-//! Linux: an inactive list that sifts and an active list that keeps, as in the kernel 2.4 ([`old`]) or in today's ([`today`]).
+//! Linux: an inactive list that sifts and an active list that keeps, as in the kernel 2.4 (`old.rs`) or in today's (`today.rs`).
 //!
 //! M. Gorman, "Understanding the Linux Virtual Memory Manager", Prentice Hall 2004, chapter 10; `mm/vmscan.c` and
 //! `mm/swap.c` of the late 2.4 kernels. S. Jiang et al. describe it likewise in section 4.1 of the DULO paper, ACM TOS
@@ -31,7 +31,7 @@
 mod old;
 mod today;
 
-use crate::parameters::{Kind, Parameter};
+use crate::parameters::{Kind, Parameter, Settings};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -110,6 +110,11 @@ impl Policy for Linux {
         awaits_uses: true,
         ..Info::PLAIN
     };
+
+    /// The kernel 2.4 remembers nothing of evicted pages.
+    fn most_ghosts(settings: &Settings) -> u32 {
+        u32::from(settings.choice("kernel") == "6")
+    }
 
     fn new(setup: &Setup) -> Self {
         Self {
