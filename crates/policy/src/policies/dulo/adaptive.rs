@@ -145,7 +145,8 @@ impl Adaptive {
         let at = at();
         let ours = !hit && self.ours.fetch(at);
         let theirs = !held && self.theirs.fetch(at);
-        self.seeks += u32::from(theirs);
+        // They are halved only where something is learnt, which may never be.
+        self.seeks = self.seeks.saturating_add(u32::from(theirs));
         match (ours, theirs) {
             (false, true) => self.learn(1),
             (true, false) => self.learn(-1),
@@ -159,7 +160,7 @@ impl Adaptive {
         if self.seeks >= MEMORY {
             (self.seeks, self.won) = (self.seeks / 2, self.won / 2);
         }
-        self.won += won;
+        self.won = self.won.saturating_add(won);
         let times = if won < 0 && self.won < 0 { -LOSS } else { f64::from(won) };
         let step = STEP * (1.0 + self.gain().clamp(0.0, MOST_GAIN));
         self.share = (self.share + times * step).clamp(LEAST, MOST);
@@ -225,5 +226,25 @@ impl Adaptive {
         assert_eq!(ghosts as u32 + self.waiting.len(), self.ghosts); // DA3
         assert!(self.ghosts <= self.capacity); // DA3
         assert!((LEAST..=MOST).contains(&self.share)); // DA4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeks_that_teach_nothing_are_counted_for_ever() {
+        let mut adaptive = Adaptive::new(8, 4);
+        (adaptive.seeks, adaptive.won) = (u32::MAX, i32::MIN);
+        let mut miss = |page: u32, block| {
+            adaptive.reference(page, || Place { object: 0, block }, (false, false), |_| false);
+            adaptive.evicted(page);
+            (adaptive.seeks, adaptive.won)
+        };
+        // Both seek.
+        assert_eq!(miss(0, 100), (u32::MAX, i32::MIN));
+        // LRU holds the page: a seek more than it makes.
+        assert_eq!(miss(0, 300), (u32::MAX / 2, i32::MIN / 2 - 1));
     }
 }
