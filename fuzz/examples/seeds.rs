@@ -1,6 +1,7 @@
-//! Writes the seeds: each format's example for `readers` and for `recognise`, specs and columns that are right, and what a manager may say. Run it in `fuzz/`: `cargo run --example seeds`.
+//! Writes the seeds: each format's example for `readers` and for `recognise`, each policy with some steps, specs and columns that are right, and what a manager may say. Run it in `fuzz/`: `cargo run --example seeds`.
 
 use forebay_owning::Message;
+use forebay_policy::registry::POLICIES;
 use forebay_trace::FORMATS;
 use std::path::Path;
 use std::{fs, io};
@@ -22,6 +23,12 @@ fn main() -> io::Result<()> {
     }
     for (number, spec) in SPECS.iter().enumerate() {
         write("synthetic", &number.to_string(), spec.as_bytes())?;
+    }
+    for policy in POLICIES {
+        // Eight pages have room. Each is referenced, and read ahead; some are removed, and the cache shrinks.
+        let steps = (0..24u8).flat_map(|page| [page % 6, page, 8 * (page / 23), page / 3]).chain([9, 2]);
+        let seed: Vec<u8> = policy.name.bytes().chain([b'\n', 7]).chain(steps).collect();
+        write("policies", policy.name, &seed)?;
     }
     // A manager registers, adds its standard input, and gives up twice.
     let messages: [(u32, u32, u64, u64); 4] = [(1, 1, 0, 4), (2, 0, 0, 0), (3, 0, 0, 40), (3, 0, 39, 1 << 16)];
