@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
         write("synthetic", &number.to_string(), spec.as_bytes())?;
     }
     for policy in POLICIES {
-        // Eight pages have room. Each is referenced, and read ahead; some are removed, and the cache shrinks.
+        // Eight pages have room. Each page is referenced or read ahead, one is removed, and the cache shrinks.
         let steps = (0..24u8).flat_map(|page| [page % 6, page, 8 * (page / 23), page / 3]).chain([9, 2]);
         let seed: Vec<u8> = policy.name.bytes().chain([b'\n', 7]).chain(steps).collect();
         write("policies", policy.name, &seed)?;

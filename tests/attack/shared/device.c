@@ -146,7 +146,7 @@ static void *serve(void *unused) {
 }
 
 static bool obey(const char *line) {
-    char word[16];
+    char word[16] = "";
     double number = 0;
     int words = sscanf(line, "%15s %lf", word, &number);
     double *wanted = !strcmp(word, "read") ? &moods.read : !strcmp(word, "write") ? &moods.write : !strcmp(word, "flush") ? &moods.flush : !strcmp(word, "rate") ? &moods.rate : NULL;

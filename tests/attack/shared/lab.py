@@ -99,7 +99,7 @@ class Lab:
         if not os.access("/dev/fuse", os.R_OK | os.W_OK):
             self.skip("there is no /dev/fuse that may be used, and so no slow or hung device")
             return False
-        return self.has("fusermount3")
+        return self.has("fusermount3", "cc")
 
     def bystander(self, who, figures, at_most=LONGEST_P99):
         """What a bystander met with; it must have been served, and well."""
