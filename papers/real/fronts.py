@@ -139,9 +139,9 @@ class Steering:
 class MemorySteering:
     """`forebay steer --memory` of a control group of version 1, whose limit it follows, and its figures; as a context, stopped at its end."""
 
-    def __init__(self, forebay, group, work, policy):
+    def __init__(self, forebay, group, work, policy, turns=False):
         self.log, self.told = work / "steer.log", work / "steer.json"
-        words = [forebay, "steer", "--memory", "auto", "--cgroup", group, "--policy", policy, "--figures", self.told, "--log", "info"]
+        words = [forebay, "steer", "--memory", "auto", "--cgroup", group, "--policy", policy, "--figures", self.told, "--log", "info", *(["--turns"] if turns else [])]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         wait_until(lambda: self.process.poll() is not None or "steering the memory" in self.log.read_text(), 30)

@@ -2,7 +2,7 @@
 
 Steered: the kernel pages by the same swap file, and `forebay steer --memory` has chosen what leaves. The memory of the program that steers, some
 15 to 20 MiB, is within the limit from 64 MiB on. Below that it is beside: most of these programs have less themselves. `steered beside POLICY` has it
-beside at any size: that shows what the policy's choices are worth, apart from the memory that they take.
+beside at any size: that shows what the policy's choices are worth, apart from the memory that they take. `steered POLICY in turns`: in turns with the kernel.
 
 Ours: `forebay run --delay DISK`, with swap space in a file in memory. The kernel's: a swap file on this machine's own disk, so that its page faults can
 be compared, and its times cannot. Swap space behind `serve --delay`, nbdfuse and a loop device works for a while, and then hangs: the kernel may page
@@ -35,6 +35,8 @@ MOST_SECONDS = 120
 RECORDED_SECONDS = 900
 # The least limit that the memory of the program that steers is part of.
 LEAST_COUNTED = 64 * MIB
+# After the name of a policy: it and the kernel choose in turns.
+IN_TURNS = " in turns"
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -275,8 +277,8 @@ def measure(given, work, program, directory, which, size, found, whole=False):
     if which == stage.KERNEL:
         return result | by_kernel(program, directory, size, found["besides"])
     if which.startswith(stage.STEERED):
-        policy = which.removeprefix(stage.STEERED_BESIDE).removeprefix(stage.STEERED)
-        steering = lambda group: MemorySteering(given.forebay, group, work, policy)  # noqa: E731
+        policy = which.removeprefix(stage.STEERED_BESIDE).removeprefix(stage.STEERED).removesuffix(IN_TURNS)
+        steering = lambda group: MemorySteering(given.forebay, group, work, policy, which.endswith(IN_TURNS))  # noqa: E731
         result |= by_kernel(program, directory, size, found["besides"], steering, not which.startswith(stage.STEERED_BESIDE))
         return result | ({"forecast_faults": forecast_steered(given, found["trace"], policy, result["steering"])} if given.forecast else {})
     memory = size if whole else limit(given.forebay, work, which, size, found["large"])

@@ -27,6 +27,8 @@ LIMIT = MEMORY + 4 * MIB
 USED = MEMORY * 2
 SWAP = 1024 * MIB
 POLICIES = ["clock-pro", "lru", "mru", "s3-fifo", "ubm"]
+# The policy's choice alone; in turns with the kernel, as a limit is followed; and with files in one size.
+SIZES = [["--memory", MEMORY], ["--memory", "auto", "--turns"], ["--memory", MEMORY, "--cache", 16 * MIB]]
 LOOP = pathlib.Path(__file__).resolve().parents[2] / "crates/cli/tests/steer/pages.c"
 EXERCISER = pathlib.Path(__file__).parent / "shared/fsx.py"
 
@@ -69,7 +71,7 @@ def within(path, *words):
 
 class Steering:
     def __init__(self, lab, path, policy, *options):
-        command = [lab.program, "steer", "--memory", MEMORY, "--cgroup", path, "--policy", policy, "--log", "info", *options]
+        command = [lab.program, "steer", "--cgroup", path, "--policy", policy, "--log", "info", *options]
         self.log = lab.folder / "steer.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -130,13 +132,11 @@ def beside(lab, loop, how, seconds, killed_alone):
     with group() as path, programs(lab, path, loop, seconds) as (looping, stress, exerciser):
         begin, most_guards = time.monotonic(), 0
         for number in range(kills):
-            # Each third has files and memory in one size.
-            options = ["--cache", 16 * MIB] if number % 3 == 2 else []
-            steering = Steering(lab, path, POLICIES[number % len(POLICIES)], *options)
+            steering = Steering(lab, path, POLICIES[number % len(POLICIES)], *SIZES[number % len(SIZES)])
             time.sleep(chosen.uniform(0.05, lives))
             steering.kill()
             most_guards = max(most_guards, guards(path))
-        last = Steering(lab, path, POLICIES[0])
+        last = Steering(lab, path, POLICIES[0], *SIZES[0])
         lived = looping.poll() is None or looping.returncode == 0
         said, wrong = looping.communicate(timeout=seconds + 300)
         exerciser.stdin.close()

@@ -199,6 +199,9 @@ const MEMORY: &[Column<MemoryReport>] = &[
     Column("left/s", "dropped_per_second", 2, |of| Cell::Number(of.rate(|of| of.figures.dropped))),
     Column("refused", "refused_pages", 2, |of| Cell::Number(of.now.figures.refused as f64)),
     Column("reclaimed", "reclaimed_pages", 1, |of| Cell::Number(of.now.figures.reclaimed as f64)),
+    Column("chooses", "chooses", 1, |of| {
+        Cell::Text(if of.now.figures.policy_chooses > 0 { "policy" } else { "kernel" }.to_owned())
+    }),
 ];
 
 /// As bytes: the kernel's pages have 4 KiB.

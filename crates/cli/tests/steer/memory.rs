@@ -77,7 +77,8 @@ impl Drop for Group {
 fn looped(pages: &str, policy: &str) -> (u64, u64) {
     let figures = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-{}.json", std::process::id()));
     let size = format!("{MEMORY}MiB");
-    let words = ["steer", "--memory", &size, "--policy", policy, "--figures", figures.to_str().expect("text"), "--"];
+    let figures_to = figures.to_str().expect("text");
+    let words = ["steer", "--memory", &size, "--policy", policy, "--figures", figures_to, "--"];
     let output = forebay(&[&words[..], &[pages, &LOOP.to_string(), &SECONDS.to_string()]].concat());
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -107,6 +108,9 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
     for (words, what) in [
         (&["--memory", "16MiB", "--", "true"][..], "take 32 MiB or more"),
         (&["--memory", "32MiB", "--cgroup", root], "it holds all processes of this machine"),
+        (&["--memory", "32MiB", "--turns", "--observe", "--", "true"], "--turns: with --observe nothing leaves"),
+        (&["--cache", "32MiB", "--turns", "/tmp"], "--turns: the kernel has turns where --memory is steered"),
+        (&["--memory", "32MiB", "--turns", "--cgroup", unlimited], "take --memory auto"),
         (&["--memory", "32MiB"], "name a control group by --cgroup, or a program"),
         (&["--memory", "auto", "--cgroup", unlimited], "no limit of memory is set"),
         (&["--memory", "32MiB", "--cache", "auto", "--cgroup", root], "--cache auto: beside the other it is a size"),
@@ -128,10 +132,29 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
         assert!(most <= (MEMORY << 10) * 21 / 20, "{most} KiB were in memory");
     }
     assert!(mru.0 < lru.0 * 3 / 4, "faults a round: {} under MRU, {} under LRU", mru.0, lru.0);
+    has_turns(pages);
     survives_kills(pages, &groups);
     ["KILL", "TERM"].into_iter().for_each(|end| lives_at_a_limit_of_its_own(pages, end));
     observes(pages);
     has_one_size_with_files(pages);
+}
+
+/// With `--turns` the kernel chooses first, and then the policy; the program has its size all the time.
+fn has_turns(pages: &str) {
+    let figures = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-turns-{}.json", std::process::id()));
+    let (size, figures_to) = (format!("{MEMORY}MiB"), figures.to_str().expect("text"));
+    let words = ["steer", "--memory", &size, "--turns", "--policy", "mru", "--figures", figures_to, "--"];
+    let output = forebay(&[&words[..], &[pages, &LOOP.to_string(), "8"]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let read: Value = serde_json::from_slice(&fs::read(&figures).expect("it is written")).expect("JSON");
+    let _ = fs::remove_file(figures);
+    let count = |name: &str| read["memory"][name].as_u64().expect("a count");
+    assert!(count("kernel_chose") > 500_000 && count("dropped") > 0, "each has had its turn: {said}");
+    assert!(said.contains("; its own lists chose for "), "{said}");
+    let printed = text(&output.stdout);
+    let most: u64 = printed.trim().split_once(' ').expect("two numbers").1.parse().expect("a number");
+    assert!(most <= (MEMORY << 10) * 21 / 20, "{most} KiB were in memory");
 }
 
 /// A program's memory and its files have one size. Memory in use stays while a file is read again and again, though it is more than `--memory`.

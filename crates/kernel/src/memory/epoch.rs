@@ -52,9 +52,13 @@ impl Epoch {
 
     /// Whether it is over, where the cache has room for `capacity` pages, `there` are there, and `came` have come so far.
     pub(crate) fn is_over(&self, capacity: u64, there: u64, came: u64, now: Instant) -> bool {
+        self.is_long(now) || self.may_end(now) && has_come_enough(capacity, there, came - self.came)
+    }
+
+    /// Whether it is over however few pages have come.
+    pub(crate) fn is_long(&self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.began);
-        let many = has_come_enough(capacity, there, came - self.came);
-        self.may_end(now) && (many || passed >= CALM && (self.regular || self.faults > 0))
+        self.may_end(now) && passed >= CALM && (self.regular || self.faults > 0)
     }
 
     /// Whether there is to be a glance, a look that clears no bit: as many pages have come since the last look of either kind as end an epoch.

@@ -18,7 +18,7 @@ impl State {
         // Memory alone gives none back: a loop that does not fit has used all of its pages, and took 16 % longer so.
         for _ in 0..if self.files_beside { ROUNDS } else { 1 } {
             let leaving = self.steered.take_leaving();
-            if self.observe || leaving.is_empty() {
+            if self.rests() || leaving.is_empty() {
                 return;
             }
             for of_process in leaving.chunk_by(|one, next| one.0 == next.0) {

@@ -1,5 +1,6 @@
 //! What page tables tell of a process's memory: pages that came and went without a fault, and those that were used.
 
+use super::duel::Chooser;
 use super::machine::{TABLE, TABLES, Table, WORDS, runs};
 use super::paging::State;
 use forebay_basis::Operation;
@@ -85,6 +86,8 @@ impl State {
         let cleared = match self.observe {
             // The kernel's own lists stay as they are.
             true => self.machine.cool_all(&space.process),
+            // So do they where they choose; what is used is seen as well as they leave it.
+            false if self.chooser == Chooser::Kernel => Ok(()),
             false => self.machine.cool(&space.process, &used),
         };
         if let Err(error) = cleared {
@@ -153,17 +156,19 @@ impl State {
         let mask = self.spaces.get(object).map_or([0; WORDS], |space| space.mask(table));
         let seen = if let Table::Seen(seen) = found { seen } else { Default::default() };
         let [mut gone, mut swapped, mut came, mut first_used, mut again, mut young] = [[0; WORDS]; 6];
+        let kernel_chooses = if self.chooser == Chooser::Kernel { u64::MAX } else { 0 };
         for word in 0..WORDS {
             let index = first / 64 + word as u64;
             let (there, wanted) = self.steered.residents().words(object, index);
             let present = seen.present[word] & mask[word];
             let left = there & !present;
             // What the policy had, and is in swap space, the kernel has chosen.
-            swapped[word] = left & wanted & seen.out[word];
+            swapped[word] = left & (wanted | kernel_chooses) & seen.out[word];
             gone[word] = left & !swapped[word];
-            came[word] = present & !there;
+            // What the policy would let go stays while the kernel chooses, and is the policy's again.
+            came[word] = present & !(there & (wanted | !kernel_chooses));
             young[word] = present & seen.young[word];
-            first_used[word] = came[word] & young[word];
+            first_used[word] = came[word] & young[word] & !there;
             again[word] = young[word] & there & !self.fresh.get(&(object, index)).copied().unwrap_or(0);
         }
         let steered = &mut self.steered;

@@ -5,6 +5,7 @@
 //!   look     what reference bits tell, at the end of an epoch
 //!   leaving  victims leave, and those that stay are tried again
 //!   epoch    when that is
+//!   duel     whether the policy chooses, or the kernel
 //!   tending  which processes there are, and how much they have
 //!   lists    the kernel is to know how long its lists are
 //!   guard    after the end, too: by another process
@@ -19,6 +20,7 @@
 //! What the policy makes of it is in `steered`, as for the page cache. A page is written to swap space before it leaves, by the kernel, and comes back by a fault: nothing
 //! can be lost, and without this thread the kernel goes on with its own lists.
 
+mod duel;
 mod epoch;
 mod faults;
 mod guard;
@@ -33,5 +35,6 @@ mod tending;
 mod tests;
 mod walk;
 
+pub use duel::Chooser;
 pub use guard::guard;
-pub use paging::{Counts, Options, Paging};
+pub use paging::{Counts, Options, Paging, SetLimit};

@@ -10,6 +10,7 @@
 //!
 //! A turn takes what is in the ring, has pages leave, and keeps the size. Between turns it sleeps, the longer the less happens.
 
+use super::duel::{Chooser, Duel};
 use super::epoch::Epoch;
 use super::faults::{Fault, Faults};
 use super::look::Where;
@@ -57,6 +58,9 @@ const PART: u64 = 4;
 pub(super) const MANY: u64 = 64;
 pub(super) const FEW: u64 = 64;
 
+/// Sets a limit to pages, for the policy or for the kernel.
+pub type SetLimit = Box<dyn Fn(u64, Chooser) + Send>;
+
 /// What is steered, and how.
 #[derive(Default)]
 pub struct Options {
@@ -68,6 +72,10 @@ pub struct Options {
     pub files_beside: bool,
     /// The size follows what these leave, from the pool's on.
     pub follow: Option<Limits>,
+    /// The policy and the kernel's own lists choose in turns, where a limit keeps the size while the kernel does: one that is followed, or `limit`.
+    pub turns: bool,
+    /// Sets the limit of a group of its own to these pages: with room for those on their way to swap space if the policy chooses.
+    pub limit: Option<SetLimit>,
     /// A recorder, which is called for each fault on a page that was not there, and for each page that was used in an epoch. Its files are processes.
     pub users: Option<Box<dyn Users>>,
 }
@@ -95,6 +103,10 @@ pub struct Counts {
     pub faults: u64,
     /// Faults that found the ring full, or whose process had ended by then.
     pub lost: u64,
+    /// Whether the policy chooses now.
+    pub policy_chooses: bool,
+    /// The time in which the kernel's own lists chose.
+    pub kernel_chose: Duration,
     /// Looks at reference bits, and what they took.
     pub looks: u64,
     /// The time of these looks.
@@ -152,6 +164,7 @@ impl Paging {
         let shared = Arc::new(Shared::new(common.pool().capacity() / PAGE, options.follow.take()));
         let mut state = State::new(common, machine, (options.observe, options.files_beside), &shared)?;
         let together = state.spaces.together().clone();
+        (state.turns, state.limit) = (options.turns, options.limit);
         let mut events = Events { faults, groups: options.groups };
         state.tend(&mut events, Instant::now());
         // Of what was there before, nobody knows when it was used.
@@ -222,6 +235,16 @@ pub(super) struct State {
     pub(super) observe: bool,
     pub(super) files_beside: bool,
     pub(super) users: Option<Box<dyn Users>>,
+    pub(super) turns: bool,
+    pub(super) limit: Option<SetLimit>,
+    /// Where they have turns.
+    pub(super) duel: Option<Duel>,
+    /// How many faults there had been when processes were asked last what they have done.
+    pub(super) worked_at: u64,
+    /// Who chooses.
+    pub(super) chooser: Chooser,
+    /// What the policy would have let go, and what was used again after that, while the kernel chose.
+    untold: (u64, u64),
     /// Pages that the kernel has chosen, and the size does not account for yet.
     pub(super) reclaimed: u64,
     pub(super) later: Later,
@@ -233,6 +256,7 @@ pub(super) struct State {
     /// Faults that were lost by the last look at all memory.
     pub(super) lost: u64,
     pub(super) tended: Instant,
+    pub(super) refreshed: Instant,
     /// There were faults since processes were looked after last.
     pub(super) faulted: bool,
     weighed: Weighed,
@@ -280,6 +304,12 @@ impl State {
             observe,
             files_beside,
             users: None,
+            turns: false,
+            limit: None,
+            duel: None,
+            worked_at: 0,
+            chooser: Chooser::Policy,
+            untold: (0, 0),
             reclaimed: 0,
             later: Later::default(),
             budget: Budget::new(shared.size.load(Ordering::Relaxed)),
@@ -288,6 +318,7 @@ impl State {
             gone: 0,
             lost: 0,
             tended: now,
+            refreshed: now,
             faulted: false,
             weighed: Weighed { at: now, let_go: 0, stolen: pressure::stolen_of_memory() },
             others: 0,
@@ -332,6 +363,9 @@ impl State {
             self.look(Where::Known);
         }
         taken.into_iter().for_each(|fault| self.fault(fault));
+        if self.chooser == Chooser::Kernel {
+            self.refresh(events, now);
+        }
         if now.saturating_duration_since(self.tended) >= TEND {
             self.tend(events, now);
         }
@@ -343,7 +377,11 @@ impl State {
     /// What follows from what has come.
     pub(super) fn go_on(&mut self, now: Instant) {
         let (size, there, came) = (self.budget.pages(), self.all_there(), self.steered.all_came());
-        if self.epoch.is_over(size, there, came, now) {
+        let is_over = match self.chooser {
+            Chooser::Policy => self.epoch.is_over(size, there, came, now),
+            Chooser::Kernel => self.epoch.is_long(now),
+        };
+        if is_over {
             self.look(Where::Known);
         } else if self.files_beside && self.epoch.has_glance(size, there, came, now) {
             self.glance();
@@ -371,7 +409,7 @@ impl State {
                 return;
             }
             // It had left, before anybody looked.
-            self.steered.removed(&volume, page, 1, false);
+            self.steered.removed(&volume, page, 1, self.rests());
         }
         self.record(object, page..page + 1);
         *self.fresh.entry((object, page / 64)).or_default() |= 1 << (page % 64);
@@ -391,6 +429,11 @@ impl State {
         users.reference((number, end), &|| owner, (start, end - start), Operation::Read);
     }
 
+    /// Whether the size follows limits.
+    pub(super) fn follows(&self) -> bool {
+        self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Follows the size that is asked for, and what the kernel leaves of it.
     fn keep_size(&mut self, now: Instant) {
         self.steered.show(self.steered.residents().there() + self.counts.others);
@@ -404,10 +447,11 @@ impl State {
                 let asked = self.shared.size.load(Ordering::Relaxed);
                 if asked != self.budget.asked() {
                     self.budget.ask(asked);
+                    self.set_limit();
                 }
             }
         }
-        if now.saturating_duration_since(self.weighed.at) >= WEIGHED {
+        if self.chooser == Chooser::Policy && now.saturating_duration_since(self.weighed.at) >= WEIGHED {
             let (let_go, stolen) = (self.steered.pages().let_go, pressure::stolen_of_memory());
             // What it takes only since it was not used for long (DAMON), or as a program asks (madvise), shows no need.
             let needed = stolen.is_none() || stolen > self.weighed.stolen;
@@ -418,7 +462,7 @@ impl State {
             (self.weighed, self.reclaimed) = (Weighed { at: now, let_go, stolen }, 0);
         }
         self.budget.tick(now);
-        let kept = if self.observe { 0 } else { self.steered.residents().kept() };
+        let kept = if self.rests() { 0 } else { self.steered.residents().kept() };
         let left = self.budget.pages().saturating_sub(self.counts.others).max(1);
         if let Err(error) = self.steered.fit(Size { asked: self.budget.asked(), left, kept }, now) {
             tracing::warn!("the policy keeps its size: {error}");
@@ -426,15 +470,40 @@ impl State {
         }
     }
 
+    /// Whether nothing leaves by the policy.
+    pub(super) fn rests(&self) -> bool {
+        self.observe || self.chooser == Chooser::Kernel
+    }
+
+    /// What has happened to pages. What the policy would have let go while the kernel chose is left out.
+    fn told(&mut self) -> Pages {
+        let (before, mut pages) = (self.counts.pages, self.steered.pages());
+        if self.chooser == Chooser::Kernel {
+            self.untold = (pages.let_go - before.let_go, pages.rescued - before.rescued);
+        }
+        pages.let_go -= self.untold.0;
+        pages.rescued -= self.untold.1;
+        pages
+    }
+
     /// Pages that count in the size: those of files, too, if they have it together with programs' memory.
     pub(super) fn all_there(&self) -> u64 {
         self.steered.residents().there() + self.counts.others + self.steered.beside()
     }
 
+    /// What was seen and done so far.
+    #[cfg(test)]
+    pub(super) fn counts(&mut self) -> Counts {
+        self.show();
+        self.counts
+    }
+
     fn show(&mut self) {
+        self.counts.policy_chooses = self.chooser == Chooser::Policy;
+        self.counts.pages = self.told();
         let residents = self.steered.residents();
-        self.counts.pages = self.steered.pages();
-        (self.counts.there, self.counts.kept) = (residents.there(), residents.kept());
+        self.counts.there = residents.there();
+        self.counts.kept = if self.chooser == Chooser::Kernel { 0 } else { residents.kept() };
         (self.counts.size, self.counts.asked) = (self.budget.pages(), self.budget.asked());
         self.counts.processes = self.spaces.len() as u64;
         (self.counts.looks, self.counts.looking) = self.epoch.looks();

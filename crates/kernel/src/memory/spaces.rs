@@ -1,5 +1,6 @@
 //! The memory of each process that is steered: a volume of the pool, whose blocks are the process's pages by their addresses.
 
+use super::duel::Work;
 use super::machine::{Process, TABLE, TABLES, WORDS};
 use crate::files::Elsewhere;
 use crate::maps::Line;
@@ -12,6 +13,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What lies at some addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(crate) struct Space {
     pub(crate) is_stale: bool,
     /// Pages that it has in memory, of all kinds, when it was asked last.
     pub(crate) resident: u64,
+    /// What it had done when it was asked last.
+    work: Option<Work>,
     /// Its numbers in the trace that is recorded: as a file, and as an owner.
     recorded: Option<(u32, u32)>,
     files_beside: bool,
@@ -129,6 +133,17 @@ impl Space {
     }
 }
 
+/// What a process has done, by its `/proc/PID/stat`.
+fn work(process: u32) -> Option<Work> {
+    let told = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // Its name may hold anything; numbers follow the last bracket.
+    let mut numbers = told.rsplit_once(')')?.1.split_ascii_whitespace().skip(9);
+    let waits = numbers.next()?.parse().ok()?;
+    let ticks: u64 = numbers.nth(1)?.parse().ok()?;
+    let computed = Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second());
+    Some(Work { computed, waits })
+}
+
 /// The pages in memory that are of no file on a disk, by a `/proc/PID/status`.
 fn without_files(status: &str) -> u64 {
     let kibibytes = |name| {
@@ -180,13 +195,22 @@ pub(crate) struct Spaces {
     bytes: Arc<dyn Device>,
     /// What is mapped of files is none of their memory.
     files_beside: bool,
+    /// What they have done since they are steered.
+    work: Work,
 }
 
 impl Spaces {
     /// No process, of a pool. `files_beside`: files are steered, too, and what processes map of them is theirs.
     pub(crate) fn new(pool: &Pool, files_beside: bool) -> Self {
         let (by_object, by_process) = (HashMap::new(), HashMap::new());
-        Self { by_object, by_process, together: pool.count_together(), bytes: Arc::new(Elsewhere), files_beside }
+        Self {
+            by_object,
+            by_process,
+            together: pool.count_together(),
+            bytes: Arc::new(Elsewhere),
+            files_beside,
+            work: Work::default(),
+        }
     }
 
     /// What is counted of all of them.
@@ -228,6 +252,17 @@ impl Spaces {
         self.by_object.values_mut().map(asked).sum()
     }
 
+    /// Asks what all have done: also those that have ended since.
+    pub(crate) fn read_work(&mut self) -> Work {
+        for space in self.by_object.values_mut() {
+            let Some(work) = work(space.process.number) else { continue };
+            let before = space.work.replace(work).unwrap_or(work);
+            self.work.computed += work.computed.saturating_sub(before.computed);
+            self.work.waits += work.waits.saturating_sub(before.waits);
+        }
+        self.work
+    }
+
     /// A process is steered from now on: its number in the pool.
     ///
     /// # Errors
@@ -250,8 +285,16 @@ impl Spaces {
         let object = volume.id();
         self.by_process.insert(process.number, object);
         let files_beside = self.files_beside;
-        let space =
-            Space { process, volume, areas: Vec::new(), is_stale: true, resident: 0, recorded: None, files_beside };
+        let space = Space {
+            process,
+            volume,
+            areas: Vec::new(),
+            is_stale: true,
+            resident: 0,
+            work: None,
+            recorded: None,
+            files_beside,
+        };
         self.by_object.insert(object, space);
         object
     }

@@ -1,20 +1,24 @@
 //! Which processes are steered, how much memory they have, and whether faults were lost.
 
+use super::duel::{Chooser, Duel};
 use super::lists;
 use super::look::Where;
 use super::paging::{Events, FEW, MANY, State};
+use crate::later::Later;
 use crate::scopes::{members, within};
 use crate::steered::PAGE;
 use forebay_basis::show_bytes;
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Processes have freed much if a part in this many of the size, and more than the kernel's count of pages is wrong by. More processes are not asked each time.
 const FREED: u64 = 64;
 const FEWEST_FREED: u64 = 256;
 const MOST_ASKED: usize = 32;
+/// How often the kernel is to know how long its lists are at most.
+const REFRESH: Duration = Duration::from_millis(20);
 /// The warning that programs themselves leave no room comes when this many looks in a row have found so.
 const LONG: u32 = 10;
 
@@ -36,6 +40,48 @@ impl State {
         self.spaces.find(process)
     }
 
+    /// Has the one choose whose turn it is, if there are turns: where a limit keeps the size while the kernel chooses.
+    pub(super) fn take_turns(&mut self, now: Instant) {
+        if !(self.turns && (self.limit.is_some() || self.follows())) {
+            self.duel = None;
+            return self.let_choose(Chooser::Policy);
+        }
+        // Each process is asked what it has done. Where there was no fault since then, none has waited.
+        let faults = self.counts.faults;
+        if self.duel.as_ref().is_some_and(|duel| !duel.may_end(now) || self.worked_at == faults) {
+            return;
+        }
+        self.worked_at = faults;
+        let work = self.spaces.read_work();
+        let duel = self.duel.get_or_insert_with(|| Duel::new(work, now));
+        let chooser = duel.go_on(work, self.budget.asked(), now);
+        self.let_choose(chooser);
+    }
+
+    pub(super) fn let_choose(&mut self, chooser: Chooser) {
+        if chooser == self.chooser {
+            return;
+        }
+        match chooser {
+            Chooser::Kernel => {
+                self.later = Later::default();
+                // What the kernel takes is no reason for a smaller size now.
+                self.budget.ask(self.budget.asked());
+            }
+            // What the policy would have let go is its own again before it chooses.
+            Chooser::Policy => self.look(Where::All),
+        }
+        self.chooser = chooser;
+        self.set_limit();
+    }
+
+    /// Brings the limit of a group of its own in line with the size, and with who chooses.
+    pub(super) fn set_limit(&self) {
+        if let Some(set) = &self.limit {
+            set(self.budget.asked(), self.chooser);
+        }
+    }
+
     /// A process is not steered any more.
     pub(super) fn forget(&mut self, object: u32) {
         self.spaces.remove(self.steered.pool(), object);
@@ -43,11 +89,22 @@ impl State {
         self.fresh.retain(|(of, _), _| *of != object);
     }
 
+    /// Has the kernel know how long its lists are, if programs have asked for pages.
+    pub(super) fn refresh(&mut self, events: &Events, now: Instant) {
+        if self.faulted && now.saturating_duration_since(self.refreshed) >= REFRESH {
+            (self.faulted, self.refreshed) = (false, now);
+            lists::refresh(&events.groups);
+        }
+    }
+
     /// Looks which processes there are, and whether faults were lost.
     pub(super) fn tend(&mut self, events: &mut Events, now: Instant) {
+        if self.chooser == Chooser::Kernel {
+            self.counts.kernel_chose += now.saturating_duration_since(self.tended);
+        }
         self.tended = now;
-        if std::mem::take(&mut self.faulted) && !self.observe {
-            lists::refresh(&events.groups);
+        if !self.observe {
+            self.refresh(events, now);
         }
         let mut there = HashSet::new();
         for group in events.groups.iter().flat_map(|group| within(group)) {
@@ -86,6 +143,7 @@ impl State {
             tracing::warn!("programs and libraries themselves take {others} of {size}, and do not leave: give more");
         }
         self.own = own_pages();
+        self.take_turns(now);
         let lost = events.faults.lost();
         if std::mem::replace(&mut self.lost, lost) < lost {
             tracing::debug!("faults were lost: all memory is looked at");

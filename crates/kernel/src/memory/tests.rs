@@ -1,5 +1,6 @@
 //! The thread's state, with a machine that is played: its processes have pages, reference bits and swap space.
 
+use super::duel::Chooser;
 use super::faults::Fault;
 use super::look::Where;
 use super::machine::{Machine, Process, Seen, TABLE, TABLES, Table, WORDS};
@@ -262,6 +263,47 @@ fn what_the_machine_takes_by_itself_and_what_programs_give_back_is_noticed() {
     game.state.look(Where::Known);
     assert_eq!((game.state.spaces.len(), game.state.spaces.get(object).is_none()), (0, true), "the process has ended");
     assert_eq!(game.state.steered.residents().there(), 0);
+}
+
+#[test]
+fn while_the_kernel_chooses_nothing_leaves_by_the_policy_which_has_all_again_at_its_turn() {
+    let mut game = Game::new("lru", 64);
+    let object = game.add(7);
+    game.state.let_choose(Chooser::Kernel);
+    (0..100).for_each(|page| {
+        game.touch(7, page);
+        game.turn();
+    });
+    assert_eq!(game.machine.there(7).len(), 100);
+    let counts = game.state.counts();
+    assert_eq!((counts.pages.let_go, counts.kept, counts.policy_chooses), (0, 0, false));
+    // The kernel takes one that the policy would have let go, and one that it would not have.
+    game.machine.with(|memory| [0, 99].into_iter().for_each(|page| memory.leave(7, page)));
+    game.state.look(Where::Known);
+    assert_eq!(game.state.counts().pages.reclaimed, 2);
+    game.state.let_choose(Chooser::Policy);
+    game.turn();
+    assert_eq!(game.machine.there(7).len(), 64);
+    let counts = game.state.counts();
+    assert_eq!((counts.pages.dropped, counts.policy_chooses), (34, true));
+    assert_eq!(game.state.steered.residents().there_of(object).iter().map(|run| run.end - run.start).sum::<u64>(), 64);
+}
+
+#[test]
+fn there_are_turns_only_where_a_limit_keeps_the_size() {
+    let mut game = Game::new("lru", 64);
+    game.state.turns = true;
+    game.state.take_turns(game.now);
+    assert_eq!(game.state.chooser, Chooser::Policy, "no limit is known");
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    game.state.limit = Some(Box::new(move |pages, chooser| tell.lock().expect("whole").push((pages, chooser))));
+    game.state.take_turns(game.now);
+    assert_eq!(game.state.chooser, Chooser::Kernel, "it begins");
+    game.state.turns = false;
+    game.state.take_turns(game.now);
+    let told = told.lock().expect("whole").clone();
+    assert_eq!(told, [(64, Chooser::Kernel), (64, Chooser::Policy)]);
 }
 
 #[test]

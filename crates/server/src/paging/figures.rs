@@ -6,6 +6,7 @@ use forebay_figures::figures;
 use forebay_kernel::memory::Counts;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 figures! {
     /// The memory of programs that are steered; counts are of pages, since the start.
@@ -40,6 +41,10 @@ figures! {
         faults: u64 => |counts| counts.faults, Count "memory_faults" outcome="taken";
         /// Faults that came too fast, after which all memory is looked at; and those of processes that had ended before they were looked at.
         lost: u64 => |counts| counts.lost, Count "memory_faults" outcome="lost";
+        /// 1 while the policy chooses what leaves, 0 while the kernel's own lists do.
+        policy_chooses: u64 => |counts| u64::from(counts.policy_chooses), Level "memory_policy_chooses";
+        /// Microseconds in which the kernel's own lists chose.
+        kernel_chose: u64 => |counts| u64::try_from(counts.kernel_chose.as_micros()).unwrap_or(u64::MAX), Count "memory_kernel_chose_microseconds";
         /// Looks at reference bits: each ends an epoch.
         looks: u64 => |counts| counts.looks, Count "memory_looks";
         /// Microseconds that these looks took.
@@ -65,7 +70,8 @@ pub struct MemoryReport {
 /// What came of it, in a line.
 impl fmt::Display for MemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryFigures { misses, let_go, dropped, refused, reclaimed, lost, there, others, .. } = self.figures;
+        let MemoryFigures { misses, let_go, dropped, refused, reclaimed, kernel_chose, lost, there, others, .. } =
+            self.figures;
         write!(f, "{misses} faults on pages that were not there")?;
         match self.observes {
             true => write!(f, "; the policy would let {let_go} pages go")?,
@@ -76,6 +82,9 @@ impl fmt::Display for MemoryReport {
         }
         if reclaimed > 0 {
             write!(f, "; the kernel reclaimed {reclaimed} by itself")?;
+        }
+        if kernel_chose > 0 {
+            write!(f, "; its own lists chose for {:.1} s", Duration::from_micros(kernel_chose).as_secs_f64())?;
         }
         if lost > 0 {
             write!(f, "; {lost} faults came too fast, or from processes that ended at once, and are lost")?;
@@ -92,13 +101,14 @@ mod tests {
     #[test]
     fn a_line_says_what_came_of_it() {
         let pages = Pages { kernel_misses: 9, let_go: 4, dropped: 5, reclaimed: 2, ..Pages::default() };
-        let counts = Counts { pages, there: 200, others: 56, refused: 1, ..Counts::default() };
+        let kernel_chose = Duration::from_millis(1250);
+        let counts = Counts { pages, kernel_chose, there: 200, others: 56, refused: 1, ..Counts::default() };
         let said =
             MemoryReport { name: "a".to_owned(), observes: false, figures: MemoryFigures::of(&counts) }.to_string();
         assert_eq!(
             said,
             "9 faults on pages that were not there; the policy let 4 pages go, of which 4 have left; 1 stayed, as others have them, they are locked, or swap \
-             space is full; the kernel reclaimed 2 by itself; 1 MiB are in memory"
+             space is full; the kernel reclaimed 2 by itself; its own lists chose for 1.2 s; 1 MiB are in memory"
         );
     }
 }

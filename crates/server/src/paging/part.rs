@@ -8,7 +8,7 @@ use crate::steering::options::{PAGE, SteerOptions};
 use crate::steering::program::{self, Group};
 use crate::steering::recorded::Uses;
 use forebay_basis::show_bytes;
-use forebay_kernel::memory::{Counts, Options, Paging};
+use forebay_kernel::memory::{Chooser, Counts, Options, Paging, SetLimit};
 use forebay_kernel::{Common, Limits};
 use forebay_pool::VolumeStatistics;
 use std::fs;
@@ -23,8 +23,6 @@ pub(crate) struct Part {
     /// What is steered.
     name: String,
     observe: bool,
-    /// The file of the limit of a program's group.
-    limit: Option<PathBuf>,
 }
 
 impl Part {
@@ -61,16 +59,12 @@ impl Part {
             options.groups.iter().cloned().chain(group.iter().map(|group| group.path().to_owned())).collect();
         let (observe, files_beside) = (options.observe, options.cache.is_some());
         let users = Some(Box::new(users) as _);
-        let of_kernel = Options { groups: groups.clone(), observe, files_beside, follow, users };
+        let turns = options.turns;
+        let limit = group.and_then(Group::limit).map(|file| set_limit_of(file.to_owned()));
+        let of_kernel = Options { groups: groups.clone(), observe, files_beside, turns, limit, follow, users };
         let paging = Paging::start(common, of_kernel)?;
         let guard = if observe { None } else { Some(Guard::start(&groups)?) };
-        Ok(Self {
-            paging: Mutex::new(paging),
-            guard: Mutex::new(guard),
-            name,
-            observe,
-            limit: group.and_then(Group::limit).map(Path::to_owned),
-        })
+        Ok(Self { paging: Mutex::new(paging), guard: Mutex::new(guard), name, observe })
     }
 
     fn paging(&self) -> MutexGuard<'_, Paging> {
@@ -95,10 +89,6 @@ impl Part {
     /// Another size is asked for, in bytes.
     pub(crate) fn resize(&self, bytes: u64) {
         self.paging().resize(bytes);
-        // A smaller limit than is taken may be refused: pages leave all the same.
-        if let Some(Err(error)) = self.limit.as_deref().map(|file| program::set_limit(file, bytes)) {
-            tracing::warn!("{error}");
-        }
     }
 
     /// What was counted.
@@ -120,6 +110,17 @@ impl Part {
             guard.into_iter().for_each(Guard::end);
         }
     }
+}
+
+/// Sets the limit of a program's group, by its file, from the thread that steers.
+fn set_limit_of(file: PathBuf) -> SetLimit {
+    Box::new(move |pages, chooser| {
+        let more = chooser == Chooser::Policy;
+        // A smaller limit than is taken may be refused: pages leave all the same.
+        if let Err(error) = program::set_limit(&file, pages * PAGE, more) {
+            tracing::warn!("{error}");
+        }
+    })
 }
 
 /// Refuses the group of the whole machine: what answers those who would end this is in it.

@@ -44,6 +44,10 @@ options! {
         /// --cgroup, or of this command's own group, leaves to it. With --cache files are steered, too: both sizes are one, and one policy has it
         #[arg(long, value_name = "SIZE|auto", conflicts_with = "once")]
         pub memory: Option<Room> = live("memory");
+        /// Have the policy and the kernel's own lists choose in turns what leaves of --memory: who serves the programs better has more turns. It takes a PROGRAM, or
+        /// `--memory auto`, so that a limit keeps the size in the kernel's turns
+        #[arg(long)]
+        pub turns: bool = restart("turns");
         /// What a directory or control group that is steered has of the size: at least min= when it needs that, and never more than max=; may be given again
         #[arg(long = "share", value_name = "PATH[,min=SIZE][,max=SIZE]")]
         pub shares: Vec<ShareOptions> = live("share");
@@ -121,6 +125,7 @@ impl SteerOptions {
             return Err(Error::Usage(format!("there is {what}a control group by --cgroup, or a program behind `--`")));
         }
         self.check_memory_alone()?;
+        self.check_turns()?;
         self.check_sizes()?;
         self.check_folio_limit()?;
         self.check_once(has_program)?;
@@ -184,6 +189,21 @@ impl SteerOptions {
                 (false, _) => "a cache",
             }
         )))
+    }
+
+    /// Refuses turns of the kernel where nothing would keep the size in them.
+    fn check_turns(&self) -> Result<(), Error> {
+        let what = match self {
+            Self { turns: false, .. } => return Ok(()),
+            Self { memory: None, .. } => "the kernel has turns where --memory is steered: leave it out",
+            Self { observe: true, .. } => "with --observe nothing leaves by the policy: leave one of them out",
+            Self { cache: Some(_), .. } => "with --cache the policy alone chooses: leave one of them out",
+            Self { memory: Some(Room::Bytes(_)), groups, .. } if !groups.is_empty() => {
+                "nothing keeps a SIZE of a --cgroup in the kernel's turns: give the group a limit, and take --memory auto"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Usage(format!("--turns: {what}")))
     }
 
     /// Refuses what --once has no use for. The command line has been looked at; a file may say it, too.

@@ -90,7 +90,7 @@ impl Group {
         }
         let group = Self { limit: limit.map(|(file, _)| path.join(file)), path, above };
         if let (Some(file), Some((_, bytes))) = (&group.limit, limit) {
-            set_limit(file, bytes)?;
+            set_limit(file, bytes, true)?;
         }
         Ok(group)
     }
@@ -148,8 +148,8 @@ impl Drop for Group {
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn set_limit(file: &Path, bytes: u64) -> Result<(), Error> {
-    let most = bytes.saturating_add((bytes / MORE).max(LEAST_MORE));
+pub(crate) fn set_limit(file: &Path, bytes: u64, more: bool) -> Result<(), Error> {
+    let most = bytes.saturating_add(if more { (bytes / MORE).max(LEAST_MORE) } else { 0 });
     let failed = |error| Error::Failed(format!("{}: the limit cannot be set: {error}", file.display()));
     fs::write(file, most.to_string()).map_err(failed)
 }
