@@ -134,9 +134,9 @@ impl Space {
 }
 
 /// What a process has done, by its `/proc/PID/stat`.
-fn work(process: u32) -> Option<Work> {
-    let told = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Its name may hold anything; numbers follow the last bracket.
+fn work(told: &[u8]) -> Option<Work> {
+    // Its name may be of any bytes; numbers follow the last bracket.
+    let told = String::from_utf8_lossy(told);
     let mut numbers = told.rsplit_once(')')?.1.split_ascii_whitespace().skip(9);
     let waits = numbers.next()?.parse().ok()?;
     let ticks: u64 = numbers.nth(1)?.parse().ok()?;
@@ -255,7 +255,9 @@ impl Spaces {
     /// Asks what all have done: also those that have ended since.
     pub(crate) fn read_work(&mut self) -> Work {
         for space in self.by_object.values_mut() {
-            let Some(work) = work(space.process.number) else { continue };
+            // It may have ended.
+            let told = fs::read(format!("/proc/{}/stat", space.process.number));
+            let Some(work) = told.ok().and_then(|told| work(&told)) else { continue };
             let before = space.work.replace(work).unwrap_or(work);
             self.work.computed += work.computed.saturating_sub(before.computed);
             self.work.waits += work.waits.saturating_sub(before.waits);
@@ -350,6 +352,16 @@ mod tests {
         let kinds = |files_beside| areas(maps, files_beside).into_iter().map(|(_, kind)| kind).collect::<Vec<_>>();
         assert_eq!(kinds(false), [Kind::Memory, Kind::Memory]);
         assert_eq!(kinds(true), [Kind::Program, Kind::Memory]);
+    }
+
+    #[test]
+    fn what_a_process_has_done_is_read_behind_its_name_whatever_that_is() {
+        let told = b"77 (a) S 1 \xff(b) R 1 77 77 0 -1 4194560 900 0 31 0 250 90 0 0 20 0 1 0 5 9 9";
+        let tick = 1000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(work(told), Some(Work { computed: Duration::from_millis(250 * tick), waits: 31 }));
+        assert_eq!((work(b"77 (a) R 1"), work(b"")), (None, None));
+        let own = fs::read("/proc/self/stat").expect("its own");
+        assert!(work(&own).is_some());
     }
 
     #[test]
