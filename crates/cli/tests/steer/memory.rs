@@ -109,7 +109,7 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
         (&["--memory", "16MiB", "--", "true"][..], "take 32 MiB or more"),
         (&["--memory", "32MiB", "--cgroup", root], "it holds all processes of this machine"),
         (&["--memory", "32MiB", "--turns", "--observe", "--", "true"], "--turns: with --observe nothing leaves"),
-        (&["--cache", "32MiB", "--turns", "/tmp"], "--turns: the kernel has turns where --memory is steered"),
+        (&["--cache", "32MiB", "--turns", "/tmp"], "--turns: the kernel has turns where memory is steered: give --memory"),
         (&["--memory", "32MiB", "--turns", "--cgroup", unlimited], "take --memory auto"),
         (&["--memory", "32MiB"], "name a control group by --cgroup, or a program"),
         (&["--memory", "auto", "--cgroup", unlimited], "no limit of memory is set"),
@@ -151,7 +151,7 @@ fn has_turns(pages: &str) {
     let _ = fs::remove_file(figures);
     let count = |name: &str| read["memory"][name].as_u64().expect("a count");
     assert!(count("kernel_chose") > 500_000 && count("dropped") > 0, "each has had its turn: {said}");
-    assert!(said.contains("; its own lists chose for "), "{said}");
+    assert!(said.contains("; the kernel's own lists chose for "), "{said}");
     let printed = text(&output.stdout);
     let most: u64 = printed.trim().split_once(' ').expect("two numbers").1.parse().expect("a number");
     assert!(most <= (MEMORY << 10) * 21 / 20, "{most} KiB were in memory");

@@ -12,7 +12,11 @@
 //! ```
 //!
 //! Who tries is compared with the other before and after, as a program may go faster with time whoever chooses. The first turn after a change is not measured:
-//! lists and policy get to know the program in it. A turn ends by waits, so a bad choice costs a bounded number of them. Where nothing waits, no turn ends.
+//! lists and policy get to know the program in it.
+//!
+//! The kernel tells a process's own time by sampling: some 250 times a second it looks whether it computes for itself. So a turn goes on until enough was sampled, and
+//! programs that compute little between waits have long turns. In the end it is over by waits alone, so a bad choice costs a bounded number of them. Where nothing waits,
+//! no turn ends.
 
 use std::time::{Duration, Instant};
 
@@ -20,6 +24,9 @@ use std::time::{Duration, Instant};
 const PART: u64 = 32;
 const FEWEST: u64 = 256;
 const SHORTEST: Duration = Duration::from_millis(500);
+/// Programs compute this much in a turn: 75 samples in three turns, which are right by an eighth. Without that it is over after so many times as many waits.
+const LEAST: Duration = Duration::from_millis(100);
+const VAIN: u64 = 32;
 /// Turns of a trial and before the comparison, and those of the last of them that are measured.
 const TRIAL: u32 = 4;
 const MEASURED: u32 = 3;
@@ -45,6 +52,13 @@ impl Chooser {
         match self {
             Self::Kernel => Self::Policy,
             Self::Policy => Self::Kernel,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "the kernel",
+            Self::Policy => "the policy",
         }
     }
 }
@@ -118,13 +132,14 @@ impl Duel {
     pub(super) fn go_on(&mut self, work: Work, size: u64, now: Instant) -> Chooser {
         let before = self.began.1;
         let waits = work.waits.saturating_sub(before.waits);
-        let seconds = work.computed.saturating_sub(before.computed).as_secs_f64();
-        let enough = (size / PART).max(FEWEST);
+        let computed = work.computed.saturating_sub(before.computed);
+        let (seconds, enough) = (computed.as_secs_f64(), (size / PART).max(FEWEST));
         let is_clear = match self.stage {
             Stage::Goes => false,
             Stage::Tries(other) | Stage::Compares(_, other) => seconds > CLEARLY * other.worth() * enough as f64,
         };
-        if !self.may_end(now) || waits < enough && !is_clear {
+        let is_enough = waits >= enough && (computed >= LEAST || waits >= enough * VAIN);
+        if !self.may_end(now) || !is_enough && !(is_clear && computed >= LEAST) {
             return self.chooser;
         }
         if self.left <= MEASURED {
@@ -156,9 +171,11 @@ impl Duel {
                 } else {
                     self.span = (self.span * 2).min(MOST);
                 }
+                let [own, other] = [own, other].map(|seconds| seconds * 1e6);
+                let (who, next) = (better.name(), self.chooser.name());
                 tracing::debug!(
-                    "programs compute {own:.6} s for each wait where {better:?} chooses, and {other:.6} s else: {:?} goes on",
-                    self.chooser
+                    "for each wait programs compute {own:.2} µs where {who} chooses, and {other:.2} in the other's trial: {next} has {} turns now",
+                    self.span
                 );
                 (Stage::Goes, self.span)
             }
@@ -255,5 +272,24 @@ mod tests {
         assert_eq!(go_on(work(13, 2000), 40), TRIAL, "the policy's turn");
         assert_eq!(go_on(work(15, 2001), 50), TRIAL, "nothing waits, and programs have computed little");
         assert_eq!(go_on(work(16, 2001), 60), TRIAL - 1, "more than twice what the kernel needs a turn for");
+    }
+
+    #[test]
+    fn a_turn_goes_on_until_the_kernel_has_sampled_enough_of_what_programs_compute() {
+        let (mut duel, begin) = (new(), Instant::now());
+        let mut go_on = |milliseconds, waits| {
+            duel.go_on(
+                Work { computed: Duration::from_millis(milliseconds), waits },
+                SIZE,
+                begin + Duration::from_secs(waits),
+            );
+            duel.left
+        };
+        assert_eq!([go_on(90, 5000), go_on(100, 6000)], [4, 3]);
+        assert_eq!(
+            [go_on(110, 6000 + 500 * 32 - 1), go_on(110, 6000 + 500 * 32)],
+            [3, 2],
+            "programs wait all the time"
+        );
     }
 }

@@ -84,7 +84,7 @@ impl fmt::Display for MemoryReport {
             write!(f, "; the kernel reclaimed {reclaimed} by itself")?;
         }
         if kernel_chose > 0 {
-            write!(f, "; its own lists chose for {:.1} s", Duration::from_micros(kernel_chose).as_secs_f64())?;
+            write!(f, "; the kernel's own lists chose for {:.1} s", Duration::from_micros(kernel_chose).as_secs_f64())?;
         }
         if lost > 0 {
             write!(f, "; {lost} faults came too fast, or from processes that ended at once, and are lost")?;
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(
             said,
             "9 faults on pages that were not there; the policy let 4 pages go, of which 4 have left; 1 stayed, as others have them, they are locked, or swap \
-             space is full; the kernel reclaimed 2 by itself; its own lists chose for 1.2 s; 1 MiB are in memory"
+             space is full; the kernel reclaimed 2 by itself; the kernel's own lists chose for 1.2 s; 1 MiB are in memory"
         );
     }
 }

@@ -135,7 +135,10 @@ impl Memory {
             true => {
                 format!("observing the memory of {name}: nothing leaves; {policy} thinks of {size}; {there} are there")
             }
-            false => format!("steering the memory of {name}: at most {size} under {policy}; {there} are there"),
+            false => {
+                let turns = if self.options.turns { ", in turns with the kernel" } else { "" };
+                format!("steering the memory of {name}: at most {size} under {policy}{turns}; {there} are there")
+            }
         }
     }
 

@@ -195,7 +195,7 @@ impl SteerOptions {
     fn check_turns(&self) -> Result<(), Error> {
         let what = match self {
             Self { turns: false, .. } => return Ok(()),
-            Self { memory: None, .. } => "the kernel has turns where --memory is steered: leave it out",
+            Self { memory: None, .. } => "the kernel has turns where memory is steered: give --memory, too, or leave it out",
             Self { observe: true, .. } => "with --observe nothing leaves by the policy: leave one of them out",
             Self { cache: Some(_), .. } => "with --cache the policy alone chooses: leave one of them out",
             Self { memory: Some(Room::Bytes(_)), groups, .. } if !groups.is_empty() => {
