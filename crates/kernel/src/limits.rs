@@ -75,6 +75,11 @@ impl Limits {
         most.min().unwrap_or(0) / PAGE
     }
 
+    /// Whether there is a limit still: one can be taken away.
+    pub(crate) fn limit_something(&self) -> bool {
+        self.limits.iter().any(|limit| limit.most().is_some())
+    }
+
     /// How many pages may stay, where `there` are, and `now` may at the moment. `None`: as many as now.
     pub(crate) fn follow(&mut self, there: u64, now: u64, at: Instant) -> Option<u64> {
         self.least(now, at, |limit| limit.leaves(there))

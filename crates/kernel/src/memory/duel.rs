@@ -18,14 +18,15 @@
 //! programs that compute little between waits have long turns. In the end it is over by waits alone, so a bad choice costs a bounded number of them. Where nothing waits,
 //! no turn ends.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A turn has waits for a part in this many of the size, and this many at least; and takes this long.
 const PART: u64 = 32;
 const FEWEST: u64 = 256;
 const SHORTEST: Duration = Duration::from_millis(500);
-/// Programs compute this much in a turn: 75 samples in three turns, which are right by an eighth. Without that it is over after so many times as many waits.
-const LEAST: Duration = Duration::from_millis(100);
+/// Programs compute this much in a turn: 45 samples in three turns, which are right by a seventh. Without that it is over after so many times as many waits.
+const LEAST: Duration = Duration::from_millis(60);
 const VAIN: u64 = 32;
 /// Turns of a trial and before the comparison, and those of the last of them that are measured.
 const TRIAL: u32 = 4;
@@ -34,7 +35,7 @@ const MEASURED: u32 = 3;
 const FIRST: u32 = 8;
 const MOST: u32 = 64;
 /// Who tries is better where programs have computed this much more for each wait.
-const BETTER: f64 = 1.1;
+const BETTER: f64 = 1.2;
 /// A turn without enough waits is over when programs have computed as much as takes the other this many turns.
 const CLEARLY: f64 = 2.0;
 
@@ -54,12 +55,14 @@ impl Chooser {
             Self::Policy => Self::Kernel,
         }
     }
+}
 
-    fn name(self) -> &'static str {
-        match self {
+impl fmt::Display for Chooser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Kernel => "the kernel",
             Self::Policy => "the policy",
-        }
+        })
     }
 }
 
@@ -172,10 +175,9 @@ impl Duel {
                     self.span = (self.span * 2).min(MOST);
                 }
                 let [own, other] = [own, other].map(|seconds| seconds * 1e6);
-                let (who, next) = (better.name(), self.chooser.name());
+                let (next, turns) = (self.chooser, self.span);
                 tracing::debug!(
-                    "for each wait programs compute {own:.2} µs where {who} chooses, and {other:.2} in the other's trial: {next} has {} turns now",
-                    self.span
+                    "for each wait programs compute {own:.2} µs where {better} chooses, and {other:.2} in the other's trial: {next} has {turns} turns"
                 );
                 (Stage::Goes, self.span)
             }
@@ -285,11 +287,7 @@ mod tests {
             );
             duel.left
         };
-        assert_eq!([go_on(90, 5000), go_on(100, 6000)], [4, 3]);
-        assert_eq!(
-            [go_on(110, 6000 + 500 * 32 - 1), go_on(110, 6000 + 500 * 32)],
-            [3, 2],
-            "programs wait all the time"
-        );
+        assert_eq!([go_on(50, 5000), go_on(60, 6000)], [4, 3]);
+        assert_eq!([go_on(70, 6000 + 500 * 32 - 1), go_on(70, 6000 + 500 * 32)], [3, 2], "programs wait all the time");
     }
 }

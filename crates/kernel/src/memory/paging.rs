@@ -429,9 +429,10 @@ impl State {
         users.reference((number, end), &|| owner, (start, end - start), Operation::Read);
     }
 
-    /// Whether the size follows limits.
+    /// Whether the size follows limits, and there are some.
     pub(super) fn follows(&self) -> bool {
-        self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        let limits = self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.as_ref().is_some_and(Limits::limit_something)
     }
 
     /// Follows the size that is asked for, and what the kernel leaves of it.

@@ -35,7 +35,7 @@ impl State {
     /// A process is steered from now on, with all that it has.
     pub(super) fn hold(&mut self, process: u32) -> Option<u32> {
         let held = self.spaces.hold(&self.steered, process);
-        let object = held.inspect_err(|error| tracing::debug!("process {process}: {error}")).ok()?;
+        let object = held.inspect_err(|error| tracing::trace!("process {process}: {error}")).ok()?;
         self.look_at(object, Where::All);
         self.spaces.find(process)
     }
@@ -62,6 +62,7 @@ impl State {
         if chooser == self.chooser {
             return;
         }
+        tracing::debug!("from now on {chooser} chooses");
         match chooser {
             Chooser::Kernel => {
                 self.later = Later::default();

@@ -105,7 +105,9 @@ impl Part {
     /// Ends it: the kernel's own lists decide again.
     pub(crate) fn stop(&self) {
         self.paging().stop();
-        if self.counts().pages.dropped == 0 {
+        let Counts { pages, kernel_chose, .. } = self.counts();
+        // Nothing was done to their lists.
+        if pages.dropped == 0 && kernel_chose.is_zero() {
             let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
             guard.into_iter().for_each(Guard::end);
         }

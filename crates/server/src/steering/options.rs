@@ -125,7 +125,6 @@ impl SteerOptions {
             return Err(Error::Usage(format!("there is {what}a control group by --cgroup, or a program behind `--`")));
         }
         self.check_memory_alone()?;
-        self.check_turns()?;
         self.check_sizes()?;
         self.check_folio_limit()?;
         self.check_once(has_program)?;
@@ -152,6 +151,7 @@ impl SteerOptions {
     /// Refuses sizes that cannot be, or are missing.
     pub(crate) fn check_sizes(&self) -> Result<(), Error> {
         self.check_both()?;
+        self.check_turns()?;
         self.check_least_memory()?;
         match self.room() {
             None if !self.observe => {
@@ -195,7 +195,9 @@ impl SteerOptions {
     fn check_turns(&self) -> Result<(), Error> {
         let what = match self {
             Self { turns: false, .. } => return Ok(()),
-            Self { memory: None, .. } => "the kernel has turns where memory is steered: give --memory, too, or leave it out",
+            Self { memory: None, .. } => {
+                "the kernel has turns where memory is steered: give --memory, too, or leave it out"
+            }
             Self { observe: true, .. } => "with --observe nothing leaves by the policy: leave one of them out",
             Self { cache: Some(_), .. } => "with --cache the policy alone chooses: leave one of them out",
             Self { memory: Some(Room::Bytes(_)), groups, .. } if !groups.is_empty() => {
