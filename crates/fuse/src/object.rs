@@ -384,12 +384,14 @@ impl Object {
             Err(_) if wait => self.alone(),
             Err(_) => return Ok(Looked::Later),
         };
+        // Before the look: what is written back after it would have no place in the length that it finds, and be cut off.
+        let has_unwritten = self.has_unwritten();
         let found = match self.file.look()? {
             Below::Same => return Ok(Looked::Same),
             Below::Busy => return Ok(Looked::Later),
             Below::Changed(found) => found,
         };
-        if self.has_unwritten() {
+        if has_unwritten {
             if !self.conflict.swap(true, Ordering::Relaxed) {
                 let name = self.file.name();
                 tracing::warn!("{name}: changed below while it has unwritten changes of its own, which stay");
