@@ -109,7 +109,10 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
         (&["--memory", "16MiB", "--", "true"][..], "take 32 MiB or more"),
         (&["--memory", "32MiB", "--cgroup", root], "it holds all processes of this machine"),
         (&["--memory", "32MiB", "--turns", "--observe", "--", "true"], "--turns: with --observe nothing leaves"),
-        (&["--cache", "32MiB", "--turns", "/tmp"], "--turns: the kernel has turns where memory is steered: give --memory"),
+        (
+            &["--cache", "32MiB", "--turns", "/tmp"],
+            "--turns: the kernel has turns where memory is steered: give --memory",
+        ),
         (&["--memory", "32MiB", "--turns", "--cgroup", unlimited], "take --memory auto"),
         (&["--memory", "32MiB"], "name a control group by --cgroup, or a program"),
         (&["--memory", "auto", "--cgroup", unlimited], "no limit of memory is set"),
@@ -132,29 +135,39 @@ fn a_program_s_memory_has_its_size_and_its_policy_and_nothing_is_lost() {
         assert!(most <= (MEMORY << 10) * 21 / 20, "{most} KiB were in memory");
     }
     assert!(mru.0 < lru.0 * 3 / 4, "faults a round: {} under MRU, {} under LRU", mru.0, lru.0);
-    has_turns(pages);
+    has_turns();
     survives_kills(pages, &groups);
     ["KILL", "TERM"].into_iter().for_each(|end| lives_at_a_limit_of_its_own(pages, end));
     observes(pages);
     has_one_size_with_files(pages);
 }
 
-/// With `--turns` the kernel chooses first, and then the policy; the program has its size all the time.
-fn has_turns(pages: &str) {
-    let figures = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-turns-{}.json", std::process::id()));
-    let (size, figures_to) = (format!("{MEMORY}MiB"), figures.to_str().expect("text"));
-    let words = ["steer", "--memory", &size, "--turns", "--policy", "mru", "--figures", figures_to, "--"];
-    let output = forebay(&[&words[..], &[pages, &LOOP.to_string(), "8"]].concat());
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let read: Value = serde_json::from_slice(&fs::read(&figures).expect("it is written")).expect("JSON");
-    let _ = fs::remove_file(figures);
-    let count = |name: &str| read["memory"][name].as_u64().expect("a count");
-    assert!(count("kernel_chose") > 500_000 && count("dropped") > 0, "each has had its turn: {said}");
-    assert!(said.contains("; the kernel's own lists chose for "), "{said}");
-    let printed = text(&output.stdout);
-    let most: u64 = printed.trim().split_once(' ').expect("two numbers").1.parse().expect("a number");
-    assert!(most <= (MEMORY << 10) * 21 / 20, "{most} KiB were in memory");
+/// With `--turns` the kernel chooses first, and then the policy.
+fn has_turns() {
+    // It computes for long enough on each page that turns are short.
+    let program = "memory = bytearray(96 << 20)\nwhile True:\n  for at in range(0, len(memory), 4096): memory[at] = sum(memory[at:at + 4096]) & 1";
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command
+        .args(["steer", "--memory", "64MiB", "--turns", "--policy", "mru", "--log", "info", "--control"])
+        .arg(&socket);
+    let mut steering = Running::start(command.args(["--", "python3", "-c", program]));
+    steering.wait_for("in turns with the kernel");
+    let count = |name: &str| {
+        let output = forebay(&["control", "-f", "json", "-s", socket.to_str().expect("text"), "statistics"]);
+        let figures: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        figures["statistics"]["memory"][name].as_u64()
+    };
+    wait_until("the kernel has turns, in which nothing leaves by the policy", || {
+        count("kernel_chose") > Some(500_000) && count("policy_chooses") == Some(0) && count("dropped") == Some(0)
+    });
+    wait_until("the policy has turns", || count("policy_chooses") == Some(1) && count("dropped") > Some(0));
+    let there = (count("there"), count("others"));
+    let most = 64 << 8;
+    assert!(there.0.zip(there.1).is_some_and(|(there, others)| there + others <= most + most / 20), "{there:?}");
+    steering.signal("TERM");
+    steering.end();
 }
 
 /// A program's memory and its files have one size. Memory in use stays while a file is read again and again, though it is more than `--memory`.
