@@ -142,7 +142,7 @@ impl Duel {
             Stage::Tries(other) | Stage::Compares(_, other) => seconds > CLEARLY * other.worth() * enough as f64,
         };
         let is_enough = waits >= enough && (computed >= LEAST || waits >= enough * VAIN);
-        if !self.may_end(now) || !is_enough && !(is_clear && computed >= LEAST) {
+        if !(self.may_end(now) && (is_enough || is_clear && computed >= LEAST)) {
             return self.chooser;
         }
         if self.left <= MEASURED {
