@@ -1,4 +1,6 @@
-//! Writes the seeds: each format's example for `readers` and for `recognise`, each policy with some steps, specs and columns that are right, and what a manager may say. Run it in `fuzz/`: `cargo run --example seeds`.
+//! Writes the seeds: each format's example for `readers` and for `recognise`, each policy with some steps, specs and columns that are right, and what a manager may say.
+//!
+//! Run it in `fuzz/`: `cargo run --example seeds`.
 
 use forebay_owning::Message;
 use forebay_policy::registry::POLICIES;

@@ -14,19 +14,19 @@
 //! Who tries is compared with the other before and after, as a program may go faster with time whoever chooses. The first turn after a change is not measured:
 //! lists and policy get to know the program in it.
 //!
-//! The kernel tells a process's own time by sampling: some 250 times a second it looks whether it computes for itself. So a turn goes on until enough was sampled, and
-//! programs that compute little between waits have long turns. In the end it is over by waits alone, so a bad choice costs a bounded number of them. Where nothing waits,
-//! no turn ends.
+//! The kernel only samples the time that a process computes, some 250 times a second. So a turn goes on until enough was sampled, and programs that compute little between
+//! waits have long turns. At the latest a turn ends after a number of waits, so a bad choice costs no more than these. Where nothing waits, no turn ends.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A turn has waits for a part in this many of the size, and this many at least; and takes this long.
+/// In a turn programs wait once for each page of a part in this many of the size, and this often at least. It takes this long at least.
 const PART: u64 = 32;
 const FEWEST: u64 = 256;
 const SHORTEST: Duration = Duration::from_millis(500);
-/// Programs compute this much in a turn: 45 samples in three turns, which are right by a seventh. Without that it is over after so many times as many waits.
+/// Programs compute this long in a turn. The kernel takes 45 samples in three such turns, so what is measured is wrong by a seventh.
 const LEAST: Duration = Duration::from_millis(60);
+/// Where they compute less, the turn is over after this many times as many waits.
 const VAIN: u64 = 32;
 /// Turns of a trial and before the comparison, and those of the last of them that are measured.
 const TRIAL: u32 = 4;

@@ -162,10 +162,10 @@ impl State {
             let (there, wanted) = self.steered.residents().words(object, index);
             let present = seen.present[word] & mask[word];
             let left = there & !present;
-            // What the policy had, and is in swap space, the kernel has chosen.
+            // The kernel has chosen what the policy had and what is in swap space now; in its own turns all that is there.
             swapped[word] = left & (wanted | kernel_chooses) & seen.out[word];
             gone[word] = left & !swapped[word];
-            // What the policy would let go stays while the kernel chooses, and is the policy's again.
+            // In the kernel's turns a victim of the policy stays in memory: the policy gets it back.
             came[word] = present & !(there & (wanted | !kernel_chooses));
             young[word] = present & seen.young[word];
             first_used[word] = came[word] & young[word] & !there;

@@ -58,6 +58,7 @@ impl State {
         self.let_choose(chooser);
     }
 
+    /// From now on the policy has pages leave, or the kernel alone does.
     pub(super) fn let_choose(&mut self, chooser: Chooser) {
         if chooser == self.chooser {
             return;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The pages that steps are about.
 pub(crate) const PAGES: u32 = 24;
 
-/// A caller that keeps account of what it is told, and refuses the pages that are pinned.
+/// A caller that notes which pages the policy evicts and forgets, and does not let pinned pages go.
 #[derive(Default)]
 pub(crate) struct Account {
     resident: BTreeSet<u32>,
@@ -87,7 +87,7 @@ impl Visitor for Run<'_> {
                     check_refusal(&account, result);
                     assert_eq!(account.resident.len(), before - usize::from(result.is_ok()));
                 }
-                // To know the future and be told of another cache's evictions is not asked of a policy.
+                // A policy that knows the future is never told what another cache has evicted.
                 Step::Hint(..) if self.spec.needs_future() => {}
                 Step::Hint(page, hits) => {
                     policy.evicted_above(&Reference { page, place: place(page), ..Reference::default() }, hits);
