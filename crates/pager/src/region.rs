@@ -41,7 +41,8 @@ pub struct Region {
     kept: bool,
 }
 
-/// What a program says of its uses to come.
+/// What a program says of its uses to come. What is done in the background is done in no order: pages that were said not to be needed may leave after
+/// they were said to be needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Nothing in particular: streams that go forward are read ahead.

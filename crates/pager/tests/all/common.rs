@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) const PAGE: usize = 4096;
 
@@ -38,6 +38,14 @@ pub(crate) fn limit(what: &'static str) -> Limit {
         }
     });
     Limit(sender)
+}
+
+pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE / 2;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited {:?} in vain: {what}", PATIENCE / 2);
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 pub(crate) fn pager(policy: &str, memory: usize) -> Arc<Pager> {

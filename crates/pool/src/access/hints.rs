@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// Pages of a hint that the policy is notified of at once: others wait for its lock.
 const HINTED: u64 = 64;
 
-/// What a program says of its references to come.
+/// What a program says of its references to come. What is done in the background is done in no order: pages that were said not to be needed may leave
+/// after they were said to be needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// Nothing in particular: readahead follows the streams that it sees.
