@@ -178,7 +178,7 @@ def show(runs):
             raise Failed("the sums of the scans differ: they have not read the same")
         print("\nA scan in a loop beside an index: seconds of a loop after the first, microseconds of a look into the index, device reads:\n")
         rows = []
-        for which in dict.fromkeys(run["which"] for run in scans):
+        for which in sessions.caches(scans):
             here = sessions.chosen(scans, which=which)
             loops = lambda run, name: sum(run[name][1:]) / len(run[name][1:])  # noqa: E731
             row = [which, sessions.cells(here, lambda run: loops(run, "loop_seconds"), "{:.2f}")]
@@ -190,7 +190,7 @@ def show(runs):
         of = [run for run in runs if run.get("program") == name]
         print(f"\n{name}, {of[0]['mib']:.0f} MiB for four times as much; the kernel's seconds are of another disk:\n")
         rows = []
-        for which in dict.fromkeys(run["which"] for run in of):
+        for which in sessions.caches(of):
             here = sessions.chosen(of, which=which)
             row = [which, sessions.cells(here, lambda run: run["elapsed"])]
             rows.append(row + [sessions.cells(here, lambda run: run[what], "{:.0f}") for what in ("major", "pages_read", "pages_written")])  # noqa: B023
@@ -205,7 +205,7 @@ def show_umapsort(runs):
     rows = []
     for page in sorted({run["page"] for run in runs}):
         theirs = sessions.chosen(runs, page=page, which=UMAP_SYSTEM)
-        for which in dict.fromkeys(run["which"] for run in runs):
+        for which in sessions.caches(runs):
             here = sessions.chosen(runs, page=page, which=which)
             if here and theirs:
                 ratio = sessions.median(here, lambda run: run["elapsed"]) / sessions.median(theirs, lambda run: run["elapsed"])

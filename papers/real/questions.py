@@ -389,7 +389,7 @@ def show(runs):
         print(f"\n{question}, a cache of {of[0]['mib']:g} MiB:\n")
         said = list(of[0].get("said", ()))
         rows = []
-        for which in dict.fromkeys(run["which"] for run in of):
+        for which in sessions.caches(of):
             here = sessions.chosen(of, which=which)
             row = [f"{which} ({here[0]['cache']})" if which == ADVISED else which, sessions.cells(here, lambda run: run["elapsed"])]
             for figure in said:

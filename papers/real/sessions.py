@@ -142,6 +142,34 @@ def chosen(runs, **labels):
     return [run for run in runs if all(run.get(name) == value for name, value in labels.items()) and "failed" not in run]
 
 
+def caches(runs):
+    """The caches of runs as they were measured, but that of the kernel alone first: it is what users have for nothing."""
+    found = list(dict.fromkeys(run["which"] for run in runs))
+    return sorted(found, key=lambda cache: cache != stage.KERNEL)
+
+
+def show_against_kernel(runs, labels, figures):
+    """Says of each cache in how many cells it has less than the kernel alone. What differs between cells: `labels`. `figures`: a function of a run for each name."""
+    rows = []
+    for cache in caches(runs)[1:]:
+        pairs = []
+        for values in dict.fromkeys(tuple(run.get(label) for label in labels) for run in runs):
+            here = dict(zip(labels, values))
+            pair = [chosen(runs, which=which, **here) for which in (cache, stage.KERNEL)]
+            if all(pair):
+                pairs.append(pair)
+        row = [cache, str(len(pairs))]
+        for figure in figures.values():
+            ratios = [median(ours, figure) / median(theirs, figure) for ours, theirs in pairs if median(theirs, figure)]
+            less, more = (sum(holds(ratio) for ratio in ratios) for holds in (lambda ratio: ratio < 1, lambda ratio: ratio > 1))
+            row += [str(less), str(more), difference(statistics.mean(ratios), 1) if ratios else "–"]
+        if pairs:
+            rows.append(row)
+    if rows:
+        print("\nAgainst the kernel alone: in how many cells a cache has less, in how many more, and the mean difference:\n")
+        table(["cache", "cells", *(f"{name}{what}" for name in figures for what in (": less", ": more", ", mean"))], rows)
+
+
 def cells(runs, figure, form="{:.1f}"):
     return spread([figure(run) for run in runs], form) if runs else "–"
 
@@ -155,4 +183,4 @@ def difference(ours, theirs):
     return f"{100 * (ours / theirs - 1):+.0f} %".replace("-", "−")
 
 
-__all__ = ["MANAGED", "SUGGESTED", "Session", "begin", "cells", "chosen", "difference", "main", "median", "mib", "need", "parser", "table"]
+__all__ = ["MANAGED", "SUGGESTED", "Session", "begin", "caches", "cells", "chosen", "difference", "main", "median", "mib", "need", "parser", "show_against_kernel", "table"]

@@ -84,14 +84,19 @@ def show(runs):
     for part in dict.fromkeys(run["part"] for run in runs):
         of = [run for run in runs if run["part"] == part]
         print(f"\nSeconds of each program in the order of their names, device reads, hit ratio in percent (forecast), {part}:\n")
-        caches = list(dict.fromkeys(run["which"] for run in of))
+        caches = sessions.caches(of)
         rows = []
         for combination, size in dict.fromkeys((run["combination"], run["size"]) for run in of):
             here = [sessions.chosen(of, combination=combination, size=size, which=cache) for cache in caches]
             rows.append([combination, sessions.mib(size, sum(here, [])), *(cell(combination, runs) for runs in here)])
         sessions.table(["programs", "MiB", *caches], rows)
+        sessions.show_against_kernel(of, ["combination", "size"], {"seconds of all": all_seconds, "device reads": device_reads})
     show_steered([run for run in runs if run["part"] != "innocent"])
     show_innocent([run for run in runs if run["part"] == "innocent"])
+
+
+def all_seconds(run):
+    return sum(program["seconds"] for program in run["programs"].values())
 
 
 def seconds(name):

@@ -103,7 +103,7 @@ def show(runs):
     programs = [run for run in runs if run["part"] == "programs"]
     for name, readahead in dict.fromkeys((run["program"], run["readahead"]) for run in programs):
         of = [run for run in programs if (run["program"], run["readahead"]) == (name, readahead)]
-        caches = list(dict.fromkeys(run["which"] for run in of))
+        caches = sessions.caches(of)
         # The tables of the paper are by memory, and so are these.
         for title, figure, form in (
             ("Execution times in seconds (Figure 6)", lambda run: run["elapsed"], "{:.1f}"),
@@ -121,6 +121,10 @@ def show(runs):
             if rows:
                 print(f"\n{name}, at most {readahead} read ahead: {title}:\n")
                 sessions.table(["% of its memory", "MiB", *caches], rows)
+        steered = [run for run in of if run["which"] == stage.KERNEL or run["which"].startswith(stage.STEERED)]
+        # The seconds of `forebay run` are of another disk than the kernel's.
+        sessions.show_against_kernel(steered, ["percent"], {"seconds": lambda run: run["elapsed"]})
+        sessions.show_against_kernel(of, ["percent"], {"pages read": lambda run: run["pages_read"]})
     show_tables([run for run in runs if run["part"] == "tables"])
 
 

@@ -31,7 +31,7 @@ def measure_all(given):
 
 
 def show(runs):
-    caches = list(dict.fromkeys(run["which"] for run in runs))
+    caches = sessions.caches(runs)
     percents = sorted({run["percent"] for run in runs})
     for title, figure, form in (
         ("Execution times in seconds (the kernel's are of another disk)", lambda run: run["elapsed"], "{:.1f}"),
@@ -43,6 +43,8 @@ def show(runs):
             here = [sessions.chosen(runs, percent=percent, which=cache) for cache in caches]
             rows.append([f"{percent:g}", f"{here[0][0]['mib']:.1f}" if here[0] else "–", *(sessions.cells(runs, figure, form) for runs in here)])
         sessions.table(["% of its memory", "MiB", *caches], rows)
+    # The seconds of `forebay run` are of another disk than the kernel's.
+    sessions.show_against_kernel(runs, ["percent"], {"pages read": lambda run: run["pages_read"]})
     print(f"\nSequences read: requests, and percent of the sequences that have no more than {', '.join(map(str, paging.LENGTHS))} blocks:\n")
     rows = []
     for percent in percents:

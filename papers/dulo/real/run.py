@@ -79,12 +79,13 @@ def shares(lengths):
 
 
 def show(runs):
-    caches = list(dict.fromkeys(run["which"] for run in runs))
+    caches = sessions.caches(runs)
     keys = list(dict.fromkeys((run["disk"], run["load"], run["size"]) for run in runs))
     here = lambda key, cache: sessions.chosen(runs, disk=key[0], load=key[1], size=key[2], which=cache)  # noqa: E731
     print("\nSeconds; device reads; hit ratio in percent (forecast):\n")
     said = lambda key: [*key[:2], sessions.mib(key[2], sum((here(key, cache) for cache in caches), []))]  # noqa: E731
     sessions.table(["file system", "load", "MiB", *caches], [[*said(key), *(cell(here(key, cache)) for cache in caches)] for key in keys])
+    sessions.show_against_kernel(runs, ["disk", "load", "size"], {"seconds": lambda run: run["elapsed"], "device reads": lambda run: run["device"]["reads"]})
     show_device([[*said(key), {cache: here(key, cache) for cache in caches}] for key in keys], caches)
     print(f"\nSequences on the disk: percent that have no more than {', '.join(map(str, LENGTHS))} blocks:\n")
     rows = []

@@ -80,7 +80,7 @@ def show(runs):
         if not of:
             continue
         print(f"\nSeconds, {part}: the mean over the programs, and device reads:\n")
-        caches = list(dict.fromkeys(run["which"] for run in of))
+        caches = sessions.caches(of)
         rows = []
         for combination, size in dict.fromkeys((run["combination"], run["size"]) for run in of):
             here = {cache: sessions.chosen(of, combination=combination, size=size, which=cache) for cache in caches}
@@ -93,6 +93,7 @@ def show(runs):
             row.append(sessions.difference(sessions.median(ubm, mean_seconds), sessions.median(lru, mean_seconds)) if ubm and lru else "–")
             rows.append(row)
         sessions.table(["programs", "MiB", *caches, "ubm to lru"], rows)
+        sessions.show_against_kernel(of, ["combination", "size"], {"seconds": mean_seconds, "device reads": lambda run: run["device"]["reads"]})
     show_programs([run for run in runs if run["part"] == "together"])
     show_ratios([run for run in runs if run["part"] == "together"])
     show_overhead([run for run in runs if run["part"] == "overhead"])
@@ -128,7 +129,7 @@ def show_ratios(runs):
     if not of:
         return
     print("\nHit ratio of the mount in percent, measured / forecast from the recorded trace:\n")
-    caches = list(dict.fromkeys(run["which"] for run in of))
+    caches = sessions.caches(of)
     both = lambda run: f"{100 * run['hit_ratio']:.1f} / {100 * run['forecast_hit_ratio']:.1f}"  # noqa: E731
     rows = []
     for combination, size in dict.fromkeys((run["combination"], run["size"]) for run in of):

@@ -19,21 +19,20 @@
 //! C -> A and B gets none, since global LRU had neither. The managers are in the folder `managers`; whom `manager=` or the
 //! assignment gives no other has LRU, which never overrules.
 //!
-//! What the paper leaves open:
+//! What the paper leaves open (figures: `papers/acfc/README.md`, *What the decisions cost*):
 //!
 //! - A place-holder that points to A itself ends when A is the candidate, whoever goes: at that position global LRU gives up the
 //!   page of the place-holder.
 //! - The paper calls an overruling wise if "the alternative block is referenced before the candidate". Its examples and
 //!   proofs say the reverse, which is meant here: wise if the candidate is used before the alternative, foolish if after.
 //! - A file is shared while several owners use it "simultaneously". A mount says who has it open. Traces tell nothing of that: there an
-//!   owner is a user until as many references after its last use as the cache has pages, times `sharing`. Of the 9,500 hits of a loop
-//!   over 1,000 pages in 500, one stray use by another owner leaves 9,483; with `sharing=1000000`, that is until no page of the file is
-//!   resident, 1,000 (`tests/all/sharing.rs`). If equal managers are in charge of all users, they agree.
+//!   owner is a user until as many references after its last use as the cache has pages, times `sharing`. So one stray use by another
+//!   owner costs a loop little. With `sharing=1000000`, that is until no page of the file is resident, it costs most of the loop's hits
+//!   (`tests/all/sharing.rs`). If equal managers are in charge of all users, they agree.
 //!
 //! - A cache with readahead has frames of its own for pages that wait, and a page that is used then needs none (`readahead/waiting.rs`). If there
 //!   is a place-holder for it, the page that stayed has a frame that others have lent: it goes to the list `once`, from which the next
-//!   frame is taken. Without this rule such mistakes were never caught: a linker that drops what it used last cost PostgreSQL 2.6 % more misses
-//!   at 4 MiB (`papers/acfc/README.md`).
+//!   frame is taken. Without this rule such mistakes were never caught, and cost others misses.
 //!
 //! One departure: **uses that are said to be the only ones**. The paper gives a file on whose manager its users do not agree to LRU, so
 //! a scan beside point reads of the same file pushes out what these need, although the scanning program has said that it reads nothing

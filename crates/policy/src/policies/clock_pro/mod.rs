@@ -20,45 +20,40 @@
 //! `hot` and `tests` stand to each other is told by when they entered the list head. A cold page whose test is over is in `cold`
 //! alone: only HAND_cold still asks for it.
 //!
-//! What the paper leaves open, or says in two ways. `papers/clock-pro/decisions.toml` shows each with its alternatives; the figures here are those of
-//! `recovery=off`:
+//! What the paper leaves open, or says in two ways (figures: `papers/clock-pro/README.md`, *What the decisions cost*).
+//! `papers/clock-pro/decisions.toml` shows each with its alternatives:
 //!
 //! - Until the hot pages fill their share for the first time, pages are admitted hot, as in LIRS and in the authors' later program.
 //!   Section 4.3 has every faulted page cold, which cannot be meant of a memory that fills: without hot pages a loop over more than
-//!   twice the memory never hits, and Figure 2 has CLOCK-Pro near OPT on such loops (`warm-up=cold`: gli at 300 blocks 1.3 % for 19.2, where
-//!   OPT has 21.0). The price is up to 2.0 points at half the footprint of the vSCSI trace.
+//!   twice the memory never hits, and Figure 2 has CLOCK-Pro near OPT on such loops. The price is hits on the vSCSI trace in a large
+//!   memory. `warm-up=cold` is section 4.3's.
 //! - `m_c` starts at the least that it may be, 1 % of the memory and 2 pages at least: LIRS's allocation, which section 5.1.1 compares
 //!   it with, and the program's band. Without the 1 % it falls to 2 pages wherever most pages come once, and pages that are used twice at
-//!   short distance are lost between (`least=2`: OLTP at 5 % of the footprint 57.8 % for 59.9, vSCSI at 1 % 10.8 for 14.7).
-//!   A least of 1 page brings cpp nearer to Table 1 at 20 and 35 blocks, and farther from it at 50 to 100.
+//!   short distance are lost between (`least=2`). A least of 1 page brings the smallest memories nearer to Table 1, and larger ones
+//!   farther from it.
 //! - A resident page may be found used only when HAND_hot or HAND_test ends its test. It was "accessed during its test period" (section 4.4),
 //!   so `m_c` grows; the page stays cold, since only HAND_cold turns cold pages hot (section 4.3). With `m_c` left as it is sprite
-//!   has up to 0.3 points less, and gnuplot at 10 % of its pages a sixth fewer faults.
+//!   has fewer hits, and gnuplot fewer faults.
 //! - A resident cold page that is used after its test period starts a new one at the list head. (The paper: "no status change", and
-//!   nothing of a test; without one the page cannot become hot while it is resident. `new-test=off`: 1.2 points less on vSCSI at 30 %, 0.8
-//!   more on cpp at 50 blocks, elsewhere within 0.5.)
+//!   nothing of a test; without one the page cannot become hot while it is resident. `new-test=off` starts none: fewer hits on vSCSI,
+//!   more on cpp.)
 //! - HAND_hot runs once at a fault, and once for a page that HAND_cold turns hot, and only while there are more hot pages
 //!   than `m - m_c`: so a changed `m_c` is realised at the pace of the faults ("by temporally adjusting the moving speeds").
 //! - Ghosts are limited to `m`; HAND_test ends the oldest test, of a resident page or a ghost, until they are.
 //!
 //! One rule is not the paper's. HAND_hot moves only when a test succeeds, and the limit of the ghosts ends each test of a loop over more than
 //! `m + m_c` pages: once hot pages are there that are used no more, such a loop never hits. So an eighth of the ghosts' places is for
-//! witnesses of the tests that the limit has ended (`recovery.rs`). `recovery=off` is the paper's rules alone. With it a loop over 1.2, 1.5 and
-//! 1.8 times the memory after another working set has 3, 9 and 26 % of LIRS's hits; with witnesses 98, 100 and 94 %. After another of the
-//! LIRS authors' traces, at 40 % of the second one's pages, 56 of 72 pairs have at least 80 % of the hits that the second has alone; cs has
-//! 76 to 77 %, gli 59 to 62 % (`papers/clock-pro/after-another.py`): both are loops of few laps, and a lap must come twice before it is known to
-//! come again; LIRS has 82 and 72 % there. Figure 2's glimpse gains 1.2 points at 300 blocks, cpp 5.3 at 20 blocks; nothing in Tables 1 and 2
-//! and Figure 2 loses more than 0.1. P6 at 1 and 5 % loses 1 and 3 points, vSCSI up to 0.7.
-//! To drop hot pages before there is a witness, when most have been idle for long by their own measure, was tried: cs and gli come near
-//! 80 %, but vSCSI at half its pages loses 4 points, and a scan of an eighth of the memory drops what is in use.
+//! witnesses of the tests that the limit has ended (`recovery.rs`). `recovery=off` is the paper's rules alone. With witnesses such a loop has nearly
+//! LIRS's hits after another working set (figures: `papers/clock-pro/README.md`, *After another working set*). A loop of few laps, as cs
+//! and gli, still loses hits there: a lap must come twice before it is known to come again. The price is hits on P6 and vSCSI.
+//! To drop hot pages before there is a witness, when most have been idle for long by their own measure, was tried: cs and gli gain, but
+//! vSCSI loses hits, and a scan of an eighth of the memory drops what is in use.
 //!
 //! Refused victims: HAND_cold passes them. When all cold pages are refused, the hot ones are offered in HAND_hot's order,
 //! without changing their status.
 //!
-//! Reference figures: the paper's Tables 1 and 2, and the authors' later C program, both in `golden/README.md`; from 50 blocks
-//! on never below the tables, and above them by no more than 3.3 points (sprite at 100 blocks; else 1.3); on sprite within 0.3 points of CLOCK
-//! at worst. At 20 blocks of cpp 20.9 %: the program gives 17.5, the table 23.9. On OLTP, P6, P12 and vSCSI at 1 to 50 % of the footprint it is at
-//! most 2.0 points below CLOCK, but 3.5 on vSCSI at 30 %.
+//! Reference figures: the paper's Tables 1 and 2, and the authors' later C program, both in `golden/README.md`. How near they are, and
+//! CLOCK-Pro beside CLOCK: `papers/clock-pro/README.md`.
 //! Parameters: the paper has none; these show what the decisions are for. Memory: 23 bytes a page.
 
 mod recovery;

@@ -23,20 +23,18 @@
 //!
 //! A lifeTime orders the pages by frequency and age in one way, the same at all distances, and within a queue it is LRU. So it must
 //! choose between pages that come back soon and those that come back late, and of a loop larger than the cache it keeps nothing. The
-//! density counts the uses of each queue at each age, and evicts what has the fewest uses to come for the time that it would take. It
-//! gives P6 at 5 % 34.0 % for the 15.8 of the best lifeTime. Where a lifeTime is better, as where frequency is all that counts, that is
-//! taken.
+//! density counts the uses of each queue at each age, and evicts what has the fewest uses to come for the time that it would take. On P6
+//! that can give far more than the best lifeTime. Where a lifeTime is better, as where frequency is all that counts, that is taken.
 //!
-//! What the adaptive form costs against the best fixed lifeTime at 1, 5, 10, 20, 30 and 50 % of the pages: at most 0.7 points of the hit
-//! ratio on OLTP, P6, P12, sprite, multi3 and the vSCSI trace; it gains up to 18 points (`papers/mq/lifetime.toml`).
+//! Against the best fixed lifeTime the adaptive form costs little, and gains much where the density does (`papers/mq/lifetime.toml`;
+//! figures: `papers/mq/README.md`, *What the decisions cost*).
 //!
-//! Deviations: none with a fixed `lifetime`. The adaptive form has these.
+//! Deviations: none with a fixed `lifetime`. The adaptive form has these (figures in the same place).
 //!
 //! - When lifeTime changes, a page's place follows at once. So pages stay in the queue of their last use, and of the queues' heads that
 //!   one is the victim which Figure 5 would evict first, had lifeTime always been what it is now: the least `last use + k × lifeTime`, in
 //!   32nds of the cache. (With Figure 5 as it is, pages whose life is over since lifeTime was shortened go down one a reference, each to
-//!   the tail of its queue as if it had just been used: a loss of 2.1 points on the vSCSI trace at 30 %.) With a lifeTime that stays the
-//!   same, its hits are those of Figure 5 within 0.1 points.
+//!   the tail of its queue as if it had just been used.) With a lifeTime that stays the same, its hits are nearly those of Figure 5.
 //! - The density is not of the paper; `density=off` leaves lifeTimes alone.
 //! - More than eight queues count as eight.
 //!

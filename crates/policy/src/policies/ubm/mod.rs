@@ -20,7 +20,7 @@
 //! times over), every 64 references; the counts are halved now and then, so that old ones fade.
 //!
 //! Where the paper leaves a choice, or files cannot be told apart (all blocks one object, numbered by first use, so that the files of
-//! several programs lie between each other):
+//! several programs lie between each other; figures: `papers/ubm/README.md`, *What the decisions cost*):
 //!
 //! - A run needs `run` of references, by default eight pages, as the paper's blocks. In bytes it holds for pages of any size, and a
 //!   single request of small pages is no run. Any number is open at once, as memory allows; where there are more the ones that cost the
@@ -28,38 +28,35 @@
 //! - The table has detected runs alone: a reference without order neither makes the next scan a loop nor changes a loop's period. When a block was
 //!   referenced is reckoned from the run's first and last, so a pass that rests begins another run. The table has room for two runs a
 //!   page of the cache, and 1,024; the ones that cost the least to lose leave.
-//! - Stretches of a request or two are loops where they come again, and hit: on P6, with pages of 512 bytes and 10 % of the footprint,
-//!   62.7 % for 48.2 with `run=64KiB` (LRU 27.6). But they are no sequence the first time: up to 64 KiB, eight of the paper's blocks,
-//!   what is new goes to the other partition. Let go at once, what is read again soon is lost: on OLTP 1.2 points at 50 %.
+//! - Stretches of a request or two are loops where they come again, and hit: on P6, with pages of 512 bytes, more often than with
+//!   `run=64KiB`. But they are no sequence the first time: up to 64 KiB, eight of the paper's blocks, what is new goes to the other
+//!   partition. Let go at once, what is read again soon is lost, as on OLTP.
 //! - Periods are averaged with weight 1/2, and within a quarter of an octave they are one period to the partition: the middle one. A resident block
 //!   whose period comes to be the next one stays where it is: else measured periods that fluctuate change which blocks of a loop stay, in each
-//!   round. On multi1 at 600 blocks that is 1.3 points.
-//! - With many passes open, references all over a few thousand blocks make runs by chance: 15 % of them over four times a cache of 1,000; hits fall
-//!   by 0.1 points.
+//!   round.
+//! - With many passes open, references all over a few thousand blocks make runs by chance. That costs hardly a hit.
 //! - A looping block that returns more than 4.5 times sooner or later than its period has no regular interval: it is other.
 //! - A hit of the other partition, be it larger, counts as one whatever the block turns to then.
 //!
-//! Deviations. All at once, `ubm:gap=1:sequential=first:curve=fitted:ended=keeps:in-use=leaves` is the paper's scheme:
+//! Deviations (figures in the same place). All at once, `ubm:gap=1:sequential=first:curve=fitted:ended=keeps:in-use=leaves` is the
+//! paper's scheme:
 //!
-//! - Blocks may be skipped (`gap=8`), for they may be another file's. With consecutive blocks alone (`gap=1`, the paper's rule) loops over files that lie
-//!   between each other are found in part: multi1, multi2 and
-//!   multi3 gain 15.9 % over LRU in the mean, not 28.4; with all of the paper's rules 14.4.
+//! - Blocks may be skipped (`gap=8`), for they may be another file's. With consecutive blocks alone (`gap=1`, the paper's rule) loops over
+//!   files that lie between each other are found in part, and the gain over LRU is much smaller.
 //! - `MG_other` is not taken to be below the slope of the hull of all hits counted. The function, fitted around n, does not see hits at
 //!   deeper presets: a cycle of other references then stays at one buffer for good (`tests/all/loops.rs`). `curve=fitted` is the paper's.
 //! - A block at which a pass is does not leave before those of its partition that the pass has left. Requests that begin in the block where
 //!   the one before ended refer to it again; the paper's one sequential buffer, and MRU, give it to the next pass.
-//!   On a virtual disk's requests that is 1.4 points at 1 % of the footprint. `in-use=leaves` is the paper's.
+//!   `in-use=leaves` is the paper's.
 //! - A looping block that has waited for one and a half of its periods counts as one of half as much again as it has waited. In the paper
-//!   a loop that has ended keeps its buffers for ever: on sprite 16 points and more. And a loop's gain is 1/p times the part of the blocks of
-//!   such periods (an octave) that returned within a round: on sprite with 800 blocks 0.2 points more, on cpp with 50 blocks 0.3 less.
-//!   `ended=keeps` is the paper's for both.
+//!   a loop that has ended keeps its buffers for ever. And a loop's gain is 1/p times the part of the blocks of
+//!   such periods (an octave) that returned within a round. `ended=keeps` is the paper's for both.
 //! - `MG_seq` is not taken to be 0 but measured, as section 4.7 proposes: if blocks of new runs return so soon and often that keeping one
 //!   earns more than the other partition's last buffer, new runs' blocks go to that partition. The sequential one stays as it is.
-//!   It is 1.5 points on sprite with 1,000 blocks, and up to 2.1 on OLTP. `sequential=first` is the paper's rule.
+//!   `sequential=first` is the paper's rule.
 //!
-//! With `gain=time`, where the device is known, a hit is worth the time that it saves (`cost.rs`): on OLTP, on a desktop's disk, 2.2 % less device time
-//! at 5 % of the footprint, and nowhere more up to 50 %; on P6's first 60,000 requests 1 to 3 % less up to 20 %, but 4 and 9 % more at 30 and 50 %. So
-//! it is no default.
+//! With `gain=time`, where the device is known, a hit is worth the time that it saves (`cost.rs`). It saves device time on OLTP, and costs
+//! some on P6 in large caches, so it is no default (figures: `papers/ubm/README.md`, *Gain in the device's time*).
 //!
 //! With another replacement of the other partition than LRU, its hits are still estimated as LRU's.
 //!
