@@ -8,10 +8,11 @@ use crate::bpf::error::effective_capabilities;
 use crate::error::Error;
 use crate::watch::FileId;
 use rustix::fs::{AtFlags, FsWord, Mode, OFlags, StatxFlags, fstatfs, open, statx};
+use rustix::io::Errno;
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `FILEID_INO32_GEN`: an inode of 32 bits and a generation.
 const INODE_32: c_int = 1;
@@ -35,10 +36,19 @@ enum Handles {
     Xfs,
 }
 
+/// How one of its directories is come by.
+#[derive(Debug)]
+enum Way {
+    /// It is open: the file system cannot be unmounted meanwhile.
+    Open(OwnedFd),
+    /// Where it is mounted.
+    Place(PathBuf),
+}
+
 /// A file system, by way of one of its directories.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
-    directory: OwnedFd,
+    way: Way,
     handles: Handles,
     device: u32,
 }
@@ -59,7 +69,15 @@ impl FileSystem {
             other => return Err(Error::Place { place: directory.to_owned(), what: refusal(other) }),
         };
         let stat = statx(&opened, c"", AtFlags::EMPTY_PATH, StatxFlags::INO).map_err(|error| failed(error.into()))?;
-        Ok(Self { directory: opened, handles, device: device(stat.stx_dev_major, stat.stx_dev_minor) })
+        Ok(Self { way: Way::Open(opened), handles, device: device(stat.stx_dev_major, stat.stx_dev_minor) })
+    }
+
+    /// The one that is mounted at a place, which anybody may unmount meanwhile.
+    ///
+    /// # Errors
+    /// As for [`of`](Self::of).
+    pub(crate) fn mounted_at(place: &Path) -> Result<Self, Error> {
+        Ok(Self { way: Way::Place(place.to_owned()), ..Self::of(place)? })
     }
 
     /// Its device, as the kernel numbers it.
@@ -94,9 +112,21 @@ impl FileSystem {
         };
         let handle = Handle { bytes, kind, handle };
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOATIME | libc::O_NONBLOCK | libc::O_LARGEFILE;
+        let there;
+        let directory = match &self.way {
+            Way::Open(directory) => directory,
+            Way::Place(place) => {
+                // If another one is mounted there now it does not know the handle, or knows another file by it.
+                there = Self::of(place).map_err(|_| io::Error::from(Errno::STALE))?;
+                match &there.way {
+                    Way::Open(directory) if there.device == self.device => directory,
+                    _ => return Err(Errno::STALE.into()),
+                }
+            }
+        };
         // SAFETY: the handle is whole, with as many bytes as it says, and the kernel only reads it.
         let opened =
-            unsafe { libc::syscall(libc::SYS_open_by_handle_at, self.directory.as_raw_fd(), &raw const handle, flags) };
+            unsafe { libc::syscall(libc::SYS_open_by_handle_at, directory.as_raw_fd(), &raw const handle, flags) };
         if opened < 0 {
             return Err(io::Error::last_os_error());
         }

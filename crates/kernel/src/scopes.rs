@@ -212,7 +212,7 @@ impl Scopes {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         for line in mounts.lines() {
             let Some(place) = line.split(' ').nth(4) else { continue };
-            if let Ok(system) = FileSystem::of(&unescape(place)) {
+            if let Ok(system) = FileSystem::mounted_at(&unescape(place)) {
                 self.add_system(system);
             }
         }

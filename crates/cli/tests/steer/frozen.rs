@@ -1,5 +1,6 @@
-//! A file system that is frozen, with dirty pages: steering of another goes on beside it, and stops in order.
+//! A file system that is frozen, with dirty pages: steering of another goes on beside it, and stops in order. One that is unmounted while a group is steered.
 
+use crate::limits::Group;
 use crate::running::{Running, wait_until};
 use crate::{ALL, CACHE, Folder, stop};
 use std::fs::{self, File};
@@ -74,4 +75,20 @@ fn a_frozen_file_system_holds_up_neither_another_nor_the_end() {
     assert!(!waits.is_finished(), "it was frozen all the time");
     assert!(mounted.freeze("-u"), "it thaws");
     waits.join().expect("it ends").expect("there is room");
+}
+
+#[test]
+fn a_file_system_can_be_unmounted_while_a_group_that_has_used_it_is_steered() {
+    let Some(folder) = Folder::new() else { return };
+    let Some(mounted) = Mounted::new(&folder) else { return };
+    let Some(group) = Group::new("unmounted") else { return };
+    let file = mounted.0.join("file");
+    fs::write(&file, vec![1; DIRTY]).expect("there is room");
+    let running = folder.steer(&["--cgroup", group.path(), "--cache", "1MiB"]);
+    let mut reads = group.shell(&format!("cat {0} {0} > /dev/null", file.display()));
+    assert!(reads.wait().expect("it ends").success());
+    wait_until("pages of the file have left", || folder.figure("let_go") << 12 >= (DIRTY - (1 << 20)) as u64);
+    drop(mounted);
+    let log = stop(running);
+    assert!(log.contains("stopped: "), "{log}");
 }

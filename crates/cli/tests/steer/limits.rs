@@ -12,17 +12,17 @@ const LIMIT: u64 = 32 << 20;
 const TAKEN: u64 = 16 << 20;
 
 /// A control group with a limit, which goes with this value.
-struct Group(PathBuf);
+pub(crate) struct Group(PathBuf);
 
 impl Group {
-    /// Where groups that limit memory are mounted. Elsewhere the test says that it is skipped; in CI that is a failure.
-    fn new() -> Option<Self> {
+    /// Where groups that limit memory are mounted, one for this test. Elsewhere the test says that it is skipped; in CI that is a failure.
+    pub(crate) fn new(test: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("there is one");
         let is_of_memory = |line: &&str| line.ends_with(",memory") || line.contains(",memory,");
         let version_1 = mounts.lines().filter(|line| line.contains(" - cgroup ")).find(is_of_memory);
         let version_2 = mounts.lines().find(|line| line.contains(" - cgroup2 "));
         let point = |line: Option<&str>| line.and_then(|line| line.split(' ').nth(4)).map(PathBuf::from);
-        let name = format!("forebay-test-{}", std::process::id());
+        let name = format!("forebay-test-{test}-{}", std::process::id());
         for (mount, limit) in [(point(version_1), "memory.limit_in_bytes"), (point(version_2), "memory.max")] {
             let Some(group) = mount.map(|mount| mount.join(&name)) else { continue };
             if fs::create_dir(&group).is_err() {
@@ -38,12 +38,12 @@ impl Group {
         None
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.to_str().expect("text")
     }
 
     /// A shell in the group.
-    fn shell(&self, script: &str) -> Child {
+    pub(crate) fn shell(&self, script: &str) -> Child {
         let script = format!("echo $$ > {}/cgroup.procs && {script}", self.path());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("sh runs")
@@ -60,7 +60,7 @@ impl Drop for Group {
 #[test]
 fn a_size_follows_what_a_control_group_leaves_to_page_cache() {
     let Some(folder) = Folder::new() else { return };
-    let Some(group) = Group::new() else { return };
+    let Some(group) = Group::new("size") else { return };
     let running = folder.steer(&["--cgroup", group.path(), "--cache", "auto"]);
     let size = || folder.figure("size") << 12;
     wait_until("all but a margin is left", || size() > LIMIT - LIMIT / 8);
