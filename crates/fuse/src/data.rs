@@ -230,9 +230,9 @@ impl Shared {
         let shared = Arc::clone(self);
         reply.hand_over(&self.under_way, caller.thread);
         self.workers.run(move || {
-            let handed_over = open.object().map_or(Ok(()), |object| object.hand_over(&shared.pool));
+            let handed_over = open.object().map_or(Ok(()), |object| shared.hand_over(object));
             let news = shared.news(&open);
-            reply.done(handed_over.map_err(|errno| shared.failed(errno)).and(news));
+            reply.done(handed_over.and(news));
         });
     }
 

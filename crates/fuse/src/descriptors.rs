@@ -1,7 +1,7 @@
 //! The descriptors of a file below, and transfers through them.
 
 use crate::inode::{ATTRIBUTES, Inode, Tree};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Advice, AtFlags, OFlags, Statx, StatxFlags, fadvise, fcntl_getfl, fcntl_setfl, statx};
 use rustix::io::{Errno, pread, preadv, pwritev};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -166,16 +166,49 @@ impl Descriptors {
         Ok(())
     }
 
+    /// Writes buffers through the page cache, where they stay.
+    pub(crate) fn write_to_cache(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        self.through_cache(|| write_all(&self.main, offset, buffers))
+    }
+
+    /// Has the disk asked to take what was written to the page cache.
+    pub(crate) fn begin_writing(&self) {
+        // What fails shows when it is waited for.
+        let _ = self.sync_range(libc::SYNC_FILE_RANGE_WRITE);
+    }
+
+    /// Returns when the disk has what was written to the page cache, though that is not durable. A failure is told of once: the system then takes the
+    /// bytes for written.
+    pub(crate) fn finish_writing(&self) -> io::Result<()> {
+        let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        self.sync_range(all)
+    }
+
+    /// All of the file.
+    fn sync_range(&self, how: libc::c_uint) -> io::Result<()> {
+        // SAFETY: it takes a descriptor and numbers.
+        let done = unsafe { libc::sync_file_range(self.main.as_raw_fd(), 0, 0, how) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn write_end(&self, offset: u64, end: &[u8]) -> io::Result<()> {
+        let written = self.through_cache(|| write_all(&self.main, offset, &[IoSlice::new(end)]));
+        let _ = fadvise(&self.main, offset, NonZeroU64::new(end.len() as u64), Advice::DontNeed);
+        written
+    }
+
     /// Writes through the page cache: by the same descriptor, as a second one might be refused. Others that transfer meanwhile may go
     /// through it, too, which is as right.
-    fn write_end(&self, offset: u64, end: &[u8]) -> io::Result<()> {
+    fn through_cache(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let _alone = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         self.cached.store(true, Ordering::Relaxed);
+        if self.direct.is_none() {
+            return write();
+        }
         let flags = fcntl_getfl(&self.main)?;
         fcntl_setfl(&self.main, flags - OFlags::DIRECT)?;
-        let written = write_all(&self.main, offset, &[IoSlice::new(end)]);
+        let written = write();
         fcntl_setfl(&self.main, flags)?;
-        let _ = fadvise(&self.main, offset, NonZeroU64::new(end.len() as u64), Advice::DontNeed);
         written
     }
 }

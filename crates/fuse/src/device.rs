@@ -7,6 +7,7 @@
 //!   dropped. Files of other file systems are dropped behind.
 //! - **Descriptors** are opened when needed and stay while somebody has the file open. Of the others, few stay.
 
+use crate::behind::Behind;
 use crate::credentials::as_writer;
 use crate::descriptors::Descriptors;
 use crate::inode::{Inode, Tree, attributes, proc_path};
@@ -44,6 +45,10 @@ pub(crate) struct Files {
     pub(crate) space: Space,
     /// Those with descriptors that nobody has open.
     pub(crate) idle: Recent<LowerFile>,
+    /// Those that were handed over and are not on the disk yet.
+    pub(crate) behind: Behind,
+    /// One that is known no more was not made durable.
+    pub(crate) forgotten: AtomicBool,
 }
 
 impl Files {
@@ -82,6 +87,8 @@ pub(crate) struct LowerFile {
     scarce: AtomicBool,
     /// Up to here space may have been reserved behind the end of the file below.
     reserved: AtomicU64,
+    /// How many hand it over by way of the page cache below now.
+    handing_over: AtomicUsize,
 }
 
 /// Writebacks that failed: everybody who has the file open then learns of it, once.
@@ -120,6 +127,7 @@ impl LowerFile {
             failed_sync: AtomicI32::new(0),
             scarce: AtomicBool::new(false),
             reserved: AtomicU64::new(0),
+            handing_over: AtomicUsize::new(0),
         }))
     }
 
@@ -297,6 +305,29 @@ impl LowerFile {
         }
     }
 
+    /// Hands bytes over to the file system below. `write` writes so many: to its page cache, if there is room.
+    pub(crate) fn hand_over<E>(&self, bytes: u64, write: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let behind = &self.files.behind;
+        // Where space may lack its lack is to be known now.
+        if self.is_scarce() || !behind.take_room(bytes) {
+            return write();
+        }
+        self.handing_over.fetch_add(1, Ordering::SeqCst);
+        let written = write();
+        self.handing_over.fetch_sub(1, Ordering::SeqCst);
+        match (self.me.upgrade(), self.descriptors(true)) {
+            (Some(me), Ok(descriptors)) => behind.add(&me, descriptors, bytes),
+            _ => behind.give_back(bytes),
+        }
+        written
+    }
+
+    /// The system below has failed to write bytes of it, and takes them for written.
+    pub(crate) fn note_lost(&self, error: &io::Error) {
+        self.note_failure(error);
+        self.keep_failure(error);
+    }
+
     fn keep_failure(&self, error: &io::Error) {
         if is_gone(error) || error.kind() == io::ErrorKind::Interrupted {
             return;
@@ -346,7 +377,9 @@ impl LowerFile {
     fn write_runs(&self, runs: &[(u64, &[IoSlice<'_>])]) -> Vec<io::Result<()>> {
         let mut results = Vec::new();
         let changed = self.change(false, |descriptors| {
-            results = runs.iter().map(|(offset, run)| descriptors.write(*offset, run)).collect();
+            let to_cache = self.handing_over.load(Ordering::SeqCst) > 0;
+            let write = if to_cache { Descriptors::write_to_cache } else { Descriptors::write };
+            results = runs.iter().map(|(offset, run)| write(descriptors, *offset, run)).collect();
             Ok(())
         });
         if let Err(error) = changed {
@@ -355,6 +388,20 @@ impl LowerFile {
         }
         results.iter().filter_map(|result| result.as_ref().err()).for_each(|error| self.note_failure(error));
         results
+    }
+}
+
+impl Drop for LowerFile {
+    fn drop(&mut self) {
+        if self.is_synced() || self.inode.is_deleted() {
+            return;
+        }
+        if self.inode.place.0 == self.files.space.device() {
+            self.files.forgotten.store(true, Ordering::SeqCst);
+        } else {
+            // Another file system, mounted in the tree, which the flush of this one does not reach. A failure is in the log.
+            let _ = self.sync(true);
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! - Locks are taken in this order: a node's object, an object's shape, the pool's.
 
 mod attributes;
+mod behind;
 mod claim;
 mod clearing;
 mod credentials;

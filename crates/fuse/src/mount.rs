@@ -1,5 +1,6 @@
 //! A mounted directory, from its options to its last flush.
 
+use crate::behind::Behind;
 use crate::credentials;
 use crate::cut::Cut;
 use crate::device::{Files, Wrap};
@@ -21,6 +22,7 @@ use forebay_figures::clients::Counts;
 use forebay_owning::{Advice, Owners, Processes};
 use forebay_pool::device::Space;
 use forebay_pool::{Together, VolumeConfig, VolumeStatistics, WriteMode};
+use rustix::fs::{Mode, OFlags, openat, syncfs};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +33,9 @@ use std::time::{Duration, Instant};
 /// Files without users that are remembered for their pages and ghosts at least, and for each frame.
 const LEAST_RESTING: usize = 16 << 10;
 const RESTING_OF_A_FRAME: u64 = 4;
+
+/// The part of the cache that closed files may have in the page cache below, beside it, until they are on the disk.
+const BEHIND: u64 = 8;
 
 /// Threads that receive requests.
 const LEAST_THREADS: usize = 2;
@@ -134,7 +139,17 @@ impl Mount {
         let (mode, wrap, tree) = (options.mode, options.wrap, Arc::new(tree));
         let idle = Recent::new(tree.most_files());
         let space = Space::new(tree.root()).map_err(system("source"))?;
-        let files = Arc::new(Files { tree: Arc::clone(&tree), mode, wrap, under_way: Arc::default(), space, idle });
+        let behind = Behind::new(pool.statistics().capacity / BEHIND / options.mounts as u64);
+        let files = Arc::new(Files {
+            tree: Arc::clone(&tree),
+            mode,
+            wrap,
+            under_way: Arc::default(),
+            space,
+            idle,
+            behind,
+            forgotten: AtomicBool::new(false),
+        });
         let nodes = Nodes::new(tree).map_err(system("source"))?;
         let (mapped, left) = Mapped::new();
         mounts.follow(&mapped);
@@ -221,15 +236,40 @@ impl Mount {
     /// # Errors
     /// [`Error::NotDurable`].
     pub fn flush(&self, limit: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
         let objects = self.shared.nodes.objects();
         let volumes = objects.iter().map(|object| Arc::clone(&object.volume)).collect();
         let flushed = self.shared.pool.flush_volumes_within(volumes, limit);
         let mut failed: Vec<String> = flushed.into_iter().map(|(_, error)| error.to_string()).collect();
         let shorter = objects.iter().filter(|object| !object.file.is_caught_up());
         failed.extend(shorter.map(|object| format!("{}: its end is not written", object.file.name())));
+        failed.extend(self.sync_forgotten(deadline.saturating_duration_since(Instant::now())).err());
         failed.sort_unstable();
         failed.dedup();
         if failed.is_empty() { Ok(()) } else { Err(Error::NotDurable(failed)) }
+    }
+
+    /// Makes durable, within this time, what was written to files of which nothing is known any more: all that the file system below has.
+    fn sync_forgotten(&self, limit: Duration) -> Result<(), String> {
+        let files = Arc::clone(&self.shared.files);
+        if !files.forgotten.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let (done, synced) = channel();
+        let sync = move || {
+            let root =
+                openat(files.tree.root(), ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            // Nobody may wait for it any more.
+            let _ = done.send(root.and_then(syncfs));
+        };
+        let why = match spawn("sync", sync).map(|()| synced.recv_timeout(limit)) {
+            Ok(Ok(Ok(()))) => return Ok(()),
+            Ok(Ok(Err(errno))) => io::Error::from(errno).to_string(),
+            Ok(Err(_)) => format!("it takes longer than {limit:?}"),
+            Err(error) => error.to_string(),
+        };
+        self.shared.files.forgotten.store(true, Ordering::SeqCst);
+        Err(format!("files that are not in the cache any more: {why}"))
     }
 
     /// Hints at a whole file, by its path below the source: to read it ahead or to let it leave at once, or else by its attribute.

@@ -162,7 +162,7 @@ impl Shared {
                 return Ok(Done::Later);
             }
             // Both names stay.
-            object.hand_over(&self.pool).map_err(|errno| self.failed(errno))?;
+            self.hand_over(&object)?;
         }
         for Victim { node, path, found } in moved.iter().chain(&replaced) {
             self.about_to_change(node, path, Some(found));

@@ -278,7 +278,9 @@ impl Object {
         if !self.has_unwritten() {
             return Ok(());
         }
-        pool.write_back(&self.volume).map_err(|error| errno(&error))?;
+        self.file
+            .hand_over(self.volume.dirty_bytes(), || pool.write_back(&self.volume))
+            .map_err(|error| errno(&error))?;
         self.file.lengthen()?;
         self.fresh.store(false, Ordering::Relaxed);
         // Others write meanwhile: a program that was forked closes the file, too.

@@ -462,6 +462,19 @@ impl Shared {
         };
         if now.and_then(Result::ok).map_or(last, |now| now.stx_nlink == 0) {
             node.inode.delete(path);
+            if let Some(object) = node.object().get() {
+                self.files.behind.forget(&object.file);
+            }
         }
+    }
+
+    /// Gives the file below the contents that it has here.
+    pub(crate) fn hand_over(&self, object: &Object) -> Result<(), Errno> {
+        let handed_over = object.hand_over(&self.pool).map_err(|errno| self.failed(errno));
+        if self.files.behind.is_due() {
+            let files = Arc::clone(&self.files);
+            self.workers.run(move || files.behind.write());
+        }
+        handed_over
     }
 }

@@ -1,5 +1,6 @@
 //! Real mounts: a directory behind a pool, used as any program uses a directory.
 
+mod behind;
 mod bytes;
 mod durability;
 #[path = "../../../pool/tests/all/forecast.rs"]

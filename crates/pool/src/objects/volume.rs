@@ -174,6 +174,11 @@ impl Volume {
         self.dirty.load(Ordering::Relaxed)
     }
 
+    /// The bytes of its pages that are dirty.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_pages() * u64::from(self.page_size)
+    }
+
     /// How many bytes have been written to its device: what shows that a flush which takes long goes on.
     pub fn bytes_written(&self) -> u64 {
         self.counters.device.written_bytes.get()
@@ -410,7 +415,7 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         // What a pool could not write is lost with it, and needs no room any more.
-        let lost = self.dirty.load(Ordering::Relaxed) * u64::from(self.page_size);
+        let lost = self.dirty_bytes();
         self.spaces.iter().for_each(|space| space.cleaned(lost));
         self.numbers.give(self.id);
     }
