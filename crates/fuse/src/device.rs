@@ -316,7 +316,13 @@ impl LowerFile {
         let written = write();
         self.handing_over.fetch_sub(1, Ordering::SeqCst);
         match (self.me.upgrade(), self.descriptors(true)) {
-            (Some(me), Ok(descriptors)) => behind.add(&me, descriptors, bytes),
+            (Some(me), Ok(descriptors)) => {
+                behind.add(&me, descriptors, bytes);
+                // Who has deleted it meanwhile may have looked for it before it was there.
+                if self.inode.is_deleted() {
+                    behind.forget(&me);
+                }
+            }
             _ => behind.give_back(bytes),
         }
         written

@@ -6,6 +6,7 @@ use crate::ioctl::Said;
 use crate::managing::of_ours;
 use crate::nodes::Node;
 use crate::object::Done;
+use crate::privileges::CAPABILITIES;
 use crate::protocol::{
     Caller, Create, Entries, Errno, Opened, Operation, Reply, Request, SetAttributes, Space, Unwanted,
 };
@@ -86,6 +87,14 @@ impl FileSystem {
                 });
             }
             Operation::SetXattr { name, value, flags, drop_group_id } => match of_ours(name) {
+                // Where the file's bytes have to be written before.
+                None if name == CAPABILITIES => {
+                    let (name, value) = (name.to_owned(), value.to_owned());
+                    self.wait(caller, reply, move |shared, reply| {
+                        let by = (caller, drop_group_id);
+                        reply.done(shared.set_capabilities(node, &name, (&value, flags), by));
+                    });
+                }
                 None => reply.done(shared.set_xattr(node, name, (value, flags), (caller, drop_group_id))),
                 Some(ours) => {
                     let value = value.to_owned();

@@ -287,6 +287,21 @@ impl Shared {
         Ok(())
     }
 
+    /// Gives a file capabilities. What is written below later than that would take them away, so what waits to be written comes first.
+    pub(crate) fn set_capabilities(
+        &self,
+        number: u64,
+        name: &OsStr,
+        value: (&[u8], u32),
+        by: (Caller, bool),
+    ) -> Result<(), Errno> {
+        let object = self.nodes.get(number)?.object().get();
+        if let Some(object) = object.filter(|object| object.has_unwritten()) {
+            self.hand_over(&object)?;
+        }
+        self.set_xattr(number, name, value, by)
+    }
+
     pub(crate) fn remove_xattr(&self, number: u64, name: &OsStr) -> Result<(), Errno> {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;

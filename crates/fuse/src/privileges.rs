@@ -25,7 +25,7 @@ use std::fs::read_to_string;
 use std::sync::{Mutex, PoisonError};
 
 /// The attribute in which a file's capabilities are kept.
-const CAPABILITIES: &str = "security.capability";
+pub(crate) const CAPABILITIES: &str = "security.capability";
 
 /// Bytes of that attribute, in its newest form.
 const MOST_CAPABILITIES: usize = 24;

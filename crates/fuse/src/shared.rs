@@ -462,7 +462,7 @@ impl Shared {
         };
         if now.and_then(Result::ok).map_or(last, |now| now.stx_nlink == 0) {
             node.inode.delete(path);
-            if let Some(object) = node.object().get() {
+            if let Some(object) = node.object_now() {
                 self.files.behind.forget(&object.file);
             }
         }

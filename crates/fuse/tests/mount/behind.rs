@@ -2,7 +2,7 @@
 
 use crate::mounted::{Mounted, pattern, wait_until};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -53,10 +53,34 @@ fn closed_files_are_below_and_take_no_more_than_an_eighth_of_the_cache_there() {
     mounted.stop();
 }
 
+#[test]
+fn the_space_of_a_file_that_is_deleted_while_it_is_closed_is_free() {
+    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)) else { return };
+    for _ in 0..400 {
+        let path = mounted.seen("deleted");
+        let file = File::create(&path).expect("a file");
+        (&file).write_all(&[1; FILE]).expect("there is room");
+        let closing = std::thread::spawn(move || drop(file));
+        fs::remove_file(path).expect("it goes");
+        closing.join().expect("it closes");
+    }
+    let deleted = |link: &Path| link.to_string_lossy().contains("source/deleted (deleted)");
+    let is_open = || {
+        fs::read_dir("/proc/self/fd")
+            .expect("its descriptors")
+            .flatten()
+            .any(|entry| fs::read_link(entry.path()).is_ok_and(|link| deleted(&link)))
+    };
+    wait_until("no descriptor keeps a deleted file", || !is_open());
+    mounted.stop();
+}
+
 /// A file system on a disk that has less space than it says: what it lacks it refuses to write.
 struct Lying<'m> {
     mounted: &'m Mounted,
     device: String,
+    /// The KiB of its longest requests, before, which the device keeps for whoever has it next.
+    longest: String,
 }
 
 impl<'m> Lying<'m> {
@@ -74,11 +98,10 @@ impl<'m> Lying<'m> {
         File::create(&image).and_then(|file| file.set_len(512 << 20)).expect("it takes no space");
         let device = run(&["losetup", "--find", "--show"], &[&image]);
         let device = device.map_or_else(String::new, |output| String::from_utf8(output.stdout).expect("text"));
-        let system = Self { mounted, device: device.trim().to_owned() };
+        let mut system = Self { mounted, device: device.trim().to_owned(), longest: String::new() };
         let made = ["mkfs.ext4", "-q", "-O", "^has_journal", "-N", "256", "-E", "nodiscard"];
         let ready = !system.device.is_empty()
-            // The driver takes a write for done of which it has done a part. Of a page there is none.
-            && fs::write(format!("/sys/block/{}/queue/max_sectors_kb", &system.device["/dev/".len()..]), "4").is_ok()
+            && system.shorten_requests().is_ok()
             && run(&made, &[Path::new(&system.device)]).is_some()
             && run(&["mount", &system.device], &[&files]).is_some();
         if ready {
@@ -88,12 +111,25 @@ impl<'m> Lying<'m> {
         eprintln!("skipped: no image can be mounted");
         None
     }
+
+    fn setting(&self) -> String {
+        format!("/sys/block/{}/queue/max_sectors_kb", &self.device["/dev/".len()..])
+    }
+
+    /// To a page: the driver takes a write for done of which it has done a part.
+    fn shorten_requests(&mut self) -> io::Result<()> {
+        self.longest = fs::read_to_string(self.setting())?;
+        fs::write(self.setting(), "4")
+    }
 }
 
 impl Drop for Lying<'_> {
     fn drop(&mut self) {
         let [files, disk] = ["lying", "disk"].map(|name| self.mounted.below(name));
         let _ = Command::new("umount").arg("-l").arg(files).status();
+        if !self.longest.is_empty() {
+            let _ = fs::write(self.setting(), &self.longest);
+        }
         let _ = Command::new("losetup").args(["-d", &self.device]).status();
         let _ = Command::new("umount").arg("-l").arg(disk).status();
     }

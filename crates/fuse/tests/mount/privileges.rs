@@ -1,10 +1,13 @@
 //! Set-user-id, set-group-id and capabilities go when a file is changed, as on the file system below, and at once.
 
-use crate::mounted::{Mounted, can_mount};
+use crate::mounted::{Mounted, PATIENCE, can_mount, pattern};
 use forebay_fuse::Options;
 use forebay_pool::WriteMode;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// What the script prints of a folder.
 #[track_caller]
@@ -56,4 +59,23 @@ fn privileges_go_as_below_under_write_through() {
 #[test]
 fn privileges_go_as_below_through_the_page_cache_of_the_files() {
     check(|options| options.direct = false);
+}
+
+#[test]
+fn capabilities_that_a_file_gets_before_it_is_closed_stay() {
+    let Some(mounted) = Mounted::start(|_, config| config.dirty_age = Duration::from_secs(3600)) else { return };
+    let [name, capable] = ["security.capability", "capable"];
+    let file = File::create(mounted.seen(capable)).expect("a file");
+    file.write_all_at(&pattern(1, 10_000), 0).expect("the cache has room");
+    // CAP_NET_RAW, permitted and effective, in the second form.
+    let value: Vec<u8> = [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    rustix::fs::fsetxattr(&file, name, &value, rustix::fs::XattrFlags::empty()).expect("root may");
+    drop(file);
+    mounted.mount.flush(PATIENCE).expect("all is written");
+    for path in [mounted.seen(capable), mounted.below(capable)] {
+        let mut found = [0; 32];
+        let length = rustix::fs::getxattr(&path, name, &mut found[..]).expect("it is there");
+        assert_eq!(found[..length], value, "{}", path.display());
+    }
+    mounted.stop();
 }
