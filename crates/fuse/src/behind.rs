@@ -25,8 +25,8 @@ const MOST_FILES: usize = 128;
 /// Bytes of a page in the page cache.
 const PAGE: u64 = 4096;
 
-/// How long who closes a file waits for room. Then it is written past the page cache.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long who closes a file waits for room. Then it is written past the page cache. A slow disk takes a second for what is behind.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A file that is behind.
 struct Late {

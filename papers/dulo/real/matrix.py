@@ -34,7 +34,7 @@ def show(runs):
     caches = sessions.caches(runs)
     percents = sorted({run["percent"] for run in runs})
     for title, figure, form in (
-        ("Execution times in seconds (the kernel's are of another disk)", lambda run: run["elapsed"], "{:.1f}"),
+        ("Execution times in seconds (those of `forebay run` are of another disk)", lambda run: run["elapsed"], "{:.1f}"),
         ("Pages read from swap space", lambda run: run["pages_read"], "{:.0f}"),
     ):
         print(f"\n{title}:\n")
