@@ -19,8 +19,9 @@ use forebay_pool::device::Device;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// The most files: each keeps a descriptor open.
-const MOST_FILES: usize = 128;
+/// The most files that wait, and what part of the descriptors they are that a mount may keep: each keeps one.
+const MOST_FILES: usize = 256;
+const OF_DESCRIPTORS: usize = 8;
 
 /// Bytes of a page in the page cache.
 const PAGE: u64 = 4096;
@@ -54,13 +55,17 @@ struct Waiting {
 pub(crate) struct Behind {
     /// The most bytes.
     most: u64,
+    /// The most files that wait.
+    pub(crate) most_files: usize,
     waiting: Mutex<Waiting>,
     room: Condvar,
 }
 
 impl Behind {
-    pub(crate) fn new(most: u64) -> Self {
-        Self { most, waiting: Mutex::default(), room: Condvar::new() }
+    /// At most so many bytes, of a mount that may keep so many descriptors.
+    pub(crate) fn new(most: u64, descriptors: usize) -> Self {
+        let most_files = (descriptors / OF_DESCRIPTORS).min(MOST_FILES);
+        Self { most, most_files, waiting: Mutex::default(), room: Condvar::new() }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -75,7 +80,7 @@ impl Behind {
         let full = |waiting: &mut Waiting| waiting.writes && waiting.bytes + bytes > self.most;
         let waited = self.room.wait_timeout_while(self.waiting(), PATIENCE, full);
         let mut waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let fits = waiting.bytes + bytes <= self.most && waiting.files.len() < 2 * MOST_FILES;
+        let fits = waiting.bytes + bytes <= self.most && waiting.files.len() < self.most_files;
         waiting.bytes += if fits { bytes } else { 0 };
         fits
     }
@@ -96,7 +101,7 @@ impl Behind {
     /// Whether somebody is to [write](Self::write), who then must.
     pub(crate) fn is_due(&self) -> bool {
         let mut waiting = self.waiting();
-        let due = !waiting.writes && (waiting.bytes > self.most / 2 || waiting.files.len() >= MOST_FILES);
+        let due = !waiting.writes && (waiting.bytes > self.most / 2 || waiting.files.len() >= self.most_files / 2);
         waiting.writes |= due;
         due
     }

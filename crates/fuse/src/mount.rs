@@ -137,9 +137,10 @@ impl Mount {
         let superuser = tree.superuser();
         credentials::check(superuser).map_err(system("files cannot be made in their users' names"))?;
         let (mode, wrap, tree) = (options.mode, options.wrap, Arc::new(tree));
-        let idle = Recent::new(tree.most_files());
         let space = Space::new(tree.root()).map_err(system("source"))?;
-        let behind = Behind::new(pool.statistics().capacity / BEHIND / options.mounts as u64);
+        let behind = Behind::new(pool.statistics().capacity / BEHIND / options.mounts as u64, tree.most_files());
+        // As many as wait may be being written.
+        let idle = Recent::new(tree.most_files() - 2 * behind.most_files);
         let files = Arc::new(Files {
             tree: Arc::clone(&tree),
             mode,
