@@ -62,7 +62,7 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// At most so many bytes, of a mount that may keep so many descriptors.
+    /// For a mount that may keep `descriptors` open. `most`: bytes.
     pub(crate) fn new(most: u64, descriptors: usize) -> Self {
         let most_files = (descriptors / OF_DESCRIPTORS).min(MOST_FILES);
         Self { most, most_files, waiting: Mutex::default(), room: Condvar::new() }
@@ -72,7 +72,7 @@ impl Behind {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes room for so many bytes, if it is there or soon will be.
+    /// Reserves room for bytes in the page cache. Waits a while for it; `false`: there is none.
     pub(crate) fn take_room(&self, bytes: u64) -> bool {
         if bytes > self.most / 2 {
             return false;

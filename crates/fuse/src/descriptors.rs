@@ -177,7 +177,7 @@ impl Descriptors {
         let _ = self.sync_range(libc::SYNC_FILE_RANGE_WRITE);
     }
 
-    /// Returns when the disk has what was written to the page cache, though that is not durable. A failure is told of once: the system then takes the
+    /// Waits until the disk has what was written to the page cache. That is not durable. An error is returned once: afterwards the kernel takes the
     /// bytes for written.
     pub(crate) fn finish_writing(&self) -> io::Result<()> {
         let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;

@@ -305,7 +305,7 @@ impl LowerFile {
         }
     }
 
-    /// Hands bytes over to the file system below. `write` writes so many: to its page cache, if there is room.
+    /// Hands over to the file system below what `write` writes, `bytes` in all: to its page cache, if there is room.
     pub(crate) fn hand_over<E>(&self, bytes: u64, write: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let behind = &self.files.behind;
         // Where space may lack its lack is to be known now.
@@ -318,7 +318,7 @@ impl LowerFile {
         match (self.me.upgrade(), self.descriptors(true)) {
             (Some(me), Ok(descriptors)) => {
                 behind.add(&me, descriptors, bytes);
-                // Who has deleted it meanwhile may have looked for it before it was there.
+                // A thread that deletes the file may have asked for it to be forgotten before it was added.
                 if self.inode.is_deleted() {
                     behind.forget(&me);
                 }

@@ -260,7 +260,7 @@ impl Mount {
         let sync = move || {
             let root =
                 openat(files.tree.root(), ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-            // Nobody may wait for it any more.
+            // After the limit the receiver is gone.
             let _ = done.send(root.and_then(syncfs));
         };
         let why = match spawn("sync", sync).map(|()| synced.recv_timeout(limit)) {
