@@ -5,7 +5,7 @@
 //! is written with others that lie beside it, and not at all if the file is deleted before.
 //!
 //! ```text
-//!   close ---> page cache below ---> disk           the oldest files first, as soon as there are more bytes than half of `most`
+//!   close ---> page cache below ---> disk           all, as soon as there are more bytes than half of `most`
 //!                     |
 //!                     '--> dropped, once written
 //! ```
@@ -47,7 +47,7 @@ struct Waiting {
     files: Vec<Late>,
     /// Of them all, of those that are being written, and of those that have taken room.
     bytes: u64,
-    /// A thread writes the oldest.
+    /// A thread writes.
     writes: bool,
 }
 
@@ -117,11 +117,11 @@ impl Behind {
         let files = std::mem::take(&mut self.waiting().files);
         files.iter().for_each(|late| late.descriptors.begin_writing());
         for late in &files {
-            if let Err(error) = late.descriptors.finish_writing() {
-                match late.file.upgrade() {
-                    Some(file) => file.note_lost(&error),
-                    None => {
-                        tracing::error!("a file that nobody uses any more has lost what was written to it: {error}")
+            match late.file.upgrade() {
+                Some(file) => file.finish_writing(&late.descriptors),
+                None => {
+                    if let Err(error) = late.descriptors.finish_writing() {
+                        tracing::error!("a file that is known no more has lost what was written to it: {error}");
                     }
                 }
             }

@@ -89,6 +89,8 @@ pub(crate) struct LowerFile {
     reserved: AtomicU64,
     /// How many hand it over by way of the page cache below now.
     handing_over: AtomicUsize,
+    /// Held alone by who waits for its bytes behind, and shared by who makes it durable: the kernel tells one of them alone of an error.
+    settling: RwLock<()>,
 }
 
 /// Writebacks that failed: everybody who has the file open then learns of it, once.
@@ -128,6 +130,7 @@ impl LowerFile {
             scarce: AtomicBool::new(false),
             reserved: AtomicU64::new(0),
             handing_over: AtomicUsize::new(0),
+            settling: RwLock::default(),
         }))
     }
 
@@ -281,6 +284,7 @@ impl LowerFile {
     /// After a failed sync Linux takes the pages for written that it could not write, and says so at the next one. Their bytes have
     /// left this cache as clean. So the failure stays, until the file is emptied.
     pub(crate) fn sync(&self, data_only: bool) -> io::Result<()> {
+        let _settled = self.settling.read().unwrap_or_else(PoisonError::into_inner);
         let kept = self.failed_sync.load(Ordering::SeqCst);
         if kept != 0 {
             return Err(io::Error::from_raw_os_error(kept));
@@ -328,10 +332,13 @@ impl LowerFile {
         written
     }
 
-    /// The system below has failed to write bytes of it, and takes them for written.
-    pub(crate) fn note_lost(&self, error: &io::Error) {
-        self.note_failure(error);
-        self.keep_failure(error);
+    /// Waits until the disk has what was handed over. What it refuses is lost: the kernel takes it for written.
+    pub(crate) fn finish_writing(&self, descriptors: &Descriptors) {
+        let _alone = self.settling.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = descriptors.finish_writing() {
+            self.note_failure(&error);
+            self.keep_failure(&error);
+        }
     }
 
     fn keep_failure(&self, error: &io::Error) {
