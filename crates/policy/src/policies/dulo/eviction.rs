@@ -12,8 +12,10 @@
 //!
 //! This is the order that merging the sorted bank into one sorted list gives, without walking over that list. Where two
 //! sequences have the same `H`, the longer one is nearer to the bottom, and of one size the one that entered before.
+//!
+//! A section that is larger than it is to be *drains*: its blocks leave in the order in which they entered, whatever their sequences.
 
-use super::{At, Block};
+use super::stack::{At, Block};
 use crate::parts::list::{List, Nodes};
 
 /// `L` is set back when it gets there, so that `1 / size` does not vanish beside it. It grows by one an eviction at most.
@@ -21,13 +23,17 @@ pub(super) const MOST_INFLATION: f64 = (1u64 << 32) as f64;
 
 #[derive(Debug)]
 pub(super) struct Eviction {
-    /// DE1. By size: the blocks of the sequences of that size, `H` rising towards the front.
+    /// DE1. By size: the blocks of the sequences of that size, in the order in which they entered, `H` rising towards the front.
     lists: Vec<List>,
-    /// DE2. The `H` at each list's back, or infinity.
+    /// DE2. The rank of each list's back, or infinity.
     least: Vec<f64>,
-    /// DE4. The size whose list holds the bottom: the least `H`, and of equals the largest size.
+    /// DE4. The size whose list holds the bottom: the least rank, and of equals the largest size.
     lowest: usize,
     len: u32,
+    /// Blocks that have entered, ever.
+    entered: u64,
+    /// Whether the bottom is what entered first, and not what has the least `H`.
+    drains: bool,
     /// DE3. `L`: no sequence has a smaller `H`.
     inflation: f64,
 }
@@ -40,6 +46,8 @@ impl Eviction {
             least: vec![f64::INFINITY; sizes],
             lowest: sizes - 1,
             len: 0,
+            entered: 0,
+            drains: false,
             inflation: 0.0,
         }
     }
@@ -68,14 +76,40 @@ impl Eviction {
     /// A block enters, of a sequence of this many.
     pub(super) fn push(&mut self, nodes: &mut Nodes<Block>, page: u32, size: u16) {
         let h = self.inflation + 1.0 / f64::from(size);
-        nodes[page] = Block { size, h, at: At::Eviction, ..nodes[page] };
+        self.entered += 1;
+        nodes[page] = Block { size, h, entered: self.entered, at: At::Eviction, ..nodes[page] };
         let size = usize::from(size);
         if self.lists[size].is_empty() {
-            self.least[size] = h;
+            self.least[size] = self.rank(&nodes[page]);
             self.lowest = self.lower(self.lowest, size);
         }
         self.lists[size].push_front(nodes, page);
         self.len += 1;
+    }
+
+    /// By what the bottom is found: `H`, or when the block entered.
+    fn rank(&self, block: &Block) -> f64 {
+        if self.drains { block.entered as f64 } else { block.h }
+    }
+
+    /// Says whether blocks leave as they entered from now on, or by `H`. A change looks at each list's back.
+    pub(super) fn set_drains(&mut self, nodes: &Nodes<Block>, drains: bool) {
+        if drains != self.drains {
+            self.drains = drains;
+            self.compare(nodes);
+        }
+    }
+
+    /// Compares all lists by the rank of their backs.
+    fn compare(&mut self, nodes: &Nodes<Block>) {
+        for size in 0..self.lists.len() {
+            self.least[size] = self.lists[size].back().map_or(f64::INFINITY, |page| self.rank(&nodes[page]));
+        }
+        self.find_lowest();
+    }
+
+    fn find_lowest(&mut self) {
+        self.lowest = (0..self.lists.len()).reduce(|a, b| self.lower(a, b)).expect("there are lists");
     }
 
     /// The block to be evicted next.
@@ -83,16 +117,16 @@ impl Eviction {
         self.lists[self.lowest].back()
     }
 
-    /// A block leaves. The lists are compared only when a list's least `H` changes, which it does not from block to block of
+    /// A block leaves. The lists are compared only when a list's least rank changes: by `H` it does not from block to block of
     /// a sequence, nor between sequences of one size that entered together.
     pub(super) fn remove(&mut self, nodes: &mut Nodes<Block>, page: u32) {
         let size = usize::from(nodes[page].size);
         self.lists[size].remove(nodes, page);
         self.len -= 1;
-        let least = self.lists[size].back().map_or(f64::INFINITY, |page| nodes[page].h);
+        let least = self.lists[size].back().map_or(f64::INFINITY, |page| self.rank(&nodes[page]));
         if least != self.least[size] {
             self.least[size] = least;
-            self.lowest = (0..self.lists.len()).reduce(|a, b| self.lower(a, b)).expect("there are lists");
+            self.find_lowest();
         }
     }
 
@@ -102,8 +136,11 @@ impl Eviction {
         if key(a) < key(b) { a } else { b }
     }
 
-    /// A block of a sequence with this `H` has been evicted.
+    /// A block of a sequence with this `H` has been evicted. What leaves as it entered has not the least `H`, and changes nothing.
     pub(super) fn inflate(&mut self, nodes: &mut Nodes<Block>, h: f64) {
+        if self.drains {
+            return;
+        }
         self.inflation = h;
         if h >= MOST_INFLATION {
             self.deflate(nodes);
@@ -134,8 +171,9 @@ impl Eviction {
             let blocks: Vec<Block> = list.back_to_front(nodes).map(|page| nodes[page]).collect();
             assert!(blocks.iter().all(|block| usize::from(block.size) == size && block.at == At::Eviction)); // DE1
             assert!(blocks.is_sorted_by(|a, b| a.h <= b.h)); // DE1
-            assert_eq!(self.least[size], blocks.first().map_or(f64::INFINITY, |block| block.h)); // DE2
-            assert!(self.least[size] >= self.inflation); // DE3
+            assert!(blocks.is_sorted_by(|a, b| a.entered < b.entered)); // DE1
+            assert_eq!(self.least[size], blocks.first().map_or(f64::INFINITY, |block| self.rank(block))); // DE2
+            assert!(blocks.iter().all(|block| block.h >= self.inflation)); // DE3
             len += list.len();
         }
         assert_eq!(len, self.len);

@@ -20,8 +20,10 @@
 //!   share outlives its neighbours, and each hole that it leaves in a sequence costs a seek.) So if no sequence is longer than
 //!   a block, DULO is CLOCK when the buffer is empty, LRU when it is the whole cache.
 //! - The paper gives the least eviction section, 64 of 512 MB, and says that the larger it is, the more control DULO has (Table III). Here
-//!   the buffer is set and the section has the rest. A large section loses where a loop just fits into LRU. So the size adapts: the section has 2 to
-//!   95 % of the cache, by the seeks that it saves or costs beside LRU of the same size (`adaptive`).
+//!   the buffer is set and the section has the rest. A large section loses where a loop just fits into LRU. So the size adapts: the section has 2, 45
+//!   or 95 % of the cache, by the seeks that each costs on a sample of the blocks (`trials`). `correlation` given sets it for good.
+//! - When the section becomes smaller, what it has too much leaves in the order of the stack (`eviction`). By `H` sequences would go on leaving early, though
+//!   trials have just shown that to cost seeks.
 //! - The bank is 5 % of the cache: a nineteenth of the largest section, as 4 of 64 MB are (Table II).
 //! - `base=linux` is the paper's implementation (section 4.1): the inactive list of Linux's two is the stack, with a section of an eighth of the
 //!   cache, and is kept twice as long as that. A hit makes an inactive page active, as in the policy `linux`. Its size does not adapt.
@@ -31,7 +33,7 @@
 //! - When the eviction section is empty, the bank is sequenced before it is full, and an empty bank takes the bottom block of
 //!   the correlation buffer.
 //! - The block table's nodes have 64 entries, not 512, and its global directory is a B-tree: several disks or
-//!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
+//!   files have one table. It is given 64 bytes for each page number, and forgets the older half when these are used up.
 //! - In front of a file system (`forebay steer`) block numbers are the disk's, as far as they are known. A block that has no place on the disk yet,
 //!   as it has not been written, has its place in the file instead: file systems lay out neighbours together. The paper has such pages
 //!   be random. Timestamps are kept by places in files, so they outlive a change of the layout. `numbers=file` knows no disk.
@@ -43,91 +45,44 @@
 //!
 //! Reference figures: Table I, 95.0 and 66.5 ms, reference by reference; device time on real traces beside that of LRU, in
 //! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `longest`, `distance`, `gap`, `numbers`; the three before the last are the paper's.
-//! Memory: 4 bytes a page (its slot), 9 for LRU beside it if the size adapts, up to 32 for the block table (8 where blocks lie close), 44 a frame, 32
-//! for each block of the bank; and 64 KiB that do not depend on the size. Ghosts: what LRU would hold and DULO does not.
+//! Memory: 4 bytes a page (its slot), up to 64 for the block table (8 where blocks lie close), 44 a frame, 40
+//! for each block of the bank; if the size adapts, some 90 for each frame up to 16,384 frames, and above that 1.5 MB at the most; and 64 KiB that do not depend on the size.
+//! There are no ghosts: the trials know blocks by their places.
 
 mod active;
-mod adaptive;
 mod block_table;
 mod eviction;
 mod sequence;
+mod stack;
+mod trials;
 
-use crate::layout::Layout;
 use crate::parameters::{Kind, Parameter, Part};
-use crate::parts::list::{List, Nodes};
-use crate::parts::slots::PageSlots;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
-use active::Active;
-use adaptive::Adaptive;
 use block_table::BlockTable;
-use eviction::Eviction;
-use forebay_basis::Place;
-use sequence::{Member, Rules};
+use sequence::Rules;
+use stack::{Disk, Stack};
 use std::ops::Range;
-use std::sync::Arc;
+use trials::Trials;
 
 /// The block table's memory for each page number.
-const TABLE_BYTES_PER_PAGE: usize = 32;
+const TABLE_BYTES_PER_PAGE: usize = 64;
 
 /// What `base=linux` leaves to the eviction section: 64 of 512 MB in the paper.
 const SECTION_IN_LINUX: f64 = 0.125;
-/// By how many blocks the correlation buffer's limit changes at a miss, or Linux's inactive list is made longer: so that no step is long.
-const STEP: u32 = 64;
-
-/// In which list a block is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum At {
-    #[default]
-    Buffer,
-    Bank,
-    Eviction,
-    Active,
-}
-
-/// What is known of a block while it is resident.
-#[derive(Clone, Copy, Debug, Default)]
-struct Block {
-    /// Its number, and the disk or file that this is in: what it is known by, whatever its file's layout.
-    block: u64,
-    object: u32,
-    /// How many blocks its sequence has, in the eviction section.
-    size: u16,
-    at: At,
-    young: bool,
-    /// Its sequence's, in the eviction section.
-    h: f64,
-}
 
 /// DULO: dual locality.
 #[derive(Debug)]
 pub struct Dulo {
-    /// The resident pages have one, which is their number in all that follows.
-    slots: PageSlots,
-    /// D1. A block is in `correlation`, `bank`, `eviction` or the active list if and only if it is resident, as `at` says. The bottom of each
-    /// is its back.
-    nodes: Nodes<Block>,
-    /// D2. At most `correlation_max`, but that Linux's inactive list shrinks under it; none of them young.
-    correlation: List,
-    /// D3. Fewer than `bank_max`.
-    bank: List,
-    eviction: Eviction,
-    /// With `base=linux`.
-    active: Option<Active>,
+    stack: Stack,
+    disk: Disk,
     /// With `correlation=adapts`.
-    adaptive: Option<Adaptive>,
-    correlation_max: u32,
-    bank_max: u32,
-    table: BlockTable,
-    rules: Rules,
-    /// Where files lie on disks.
-    layout: Option<Arc<dyn Layout>>,
-    /// The bank while it is sequenced, kept lest that allocate.
-    members: Vec<Member>,
+    trials: Option<Trials>,
     capacity: u32,
     page_size: u64,
-    /// The settings that `correlation_max` and `bank_max` follow from.
+    /// The settings that the sizes of the buffer and the bank follow from.
     correlation_part: Option<Part>,
     bank_part: Part,
+    linux: bool,
 }
 
 impl Policy for Dulo {
@@ -139,7 +94,7 @@ impl Policy for Dulo {
         parameters: &[
             Parameter {
                 name: "correlation",
-                help: "the correlation buffer, whose size adapts between 5 and 98 % of the cache; 87.5% with base=linux",
+                help: "the correlation buffer, which adapts: 5, 55 or 98 % of the cache; 87.5% with base=linux",
                 kind: Kind::PartOr(&["adapts"]),
                 default: "adapts",
             },
@@ -181,8 +136,7 @@ impl Policy for Dulo {
             },
         ],
         uses: Uses { place: true, request: false },
-        ghosts: 1,
-        bytes_per_page: 104,
+        bytes_per_page: 208,
         // The block table's size follows the number of pages.
         needs_footprint: true,
         ..Info::PLAIN
@@ -194,28 +148,21 @@ impl Policy for Dulo {
             gap: setup.settings.integer("gap") as u32,
             longest: setup.settings.integer("longest") as u16,
         };
-        let slots = PageSlots::new(setup.pages, u64::from(setup.capacity));
         let linux = setup.settings.choice("base") == "linux";
         let correlation_part = setup.settings.part_or_word("correlation");
         let adapts = correlation_part.is_none() && !linux;
+        let layout = setup.layout.clone().filter(|_| setup.settings.choice("numbers") == "disk");
+        let bank_part = setup.settings.part("bank");
+        let bank = f64::from(bank_part.pages(setup.capacity, setup.page_size)) / f64::from(setup.capacity);
         let mut dulo = Self {
-            nodes: Nodes::new(slots.end()),
-            slots,
-            correlation: List::new(),
-            bank: List::new(),
-            eviction: Eviction::new(rules.longest),
-            active: linux.then(Active::new),
-            adaptive: adapts.then(|| Adaptive::new(setup.pages, setup.capacity)),
-            correlation_max: 0,
-            bank_max: 0,
-            table: BlockTable::new(TABLE_BYTES_PER_PAGE * setup.pages as usize),
-            rules,
-            layout: setup.layout.clone().filter(|_| setup.settings.choice("numbers") == "disk"),
-            members: Vec::new(),
+            stack: Stack::new(setup.pages, setup.capacity, rules, linux),
+            disk: Disk { table: BlockTable::new(TABLE_BYTES_PER_PAGE * setup.pages as usize), layout },
+            trials: adapts.then(|| Trials::new(setup.capacity, rules, bank)),
             capacity: setup.capacity,
             page_size: setup.page_size,
             correlation_part,
-            bank_part: setup.settings.part("bank"),
+            bank_part,
+            linux,
         };
         dulo.divide();
         dulo
@@ -226,41 +173,23 @@ impl Policy for Dulo {
     }
 
     fn len(&self) -> u32 {
-        self.inactive() + self.active.as_ref().map_or(0, Active::len)
-    }
-
-    fn ghosts(&self) -> u32 {
-        self.adaptive.as_ref().map_or(0, Adaptive::ghosts)
+        self.stack.len()
     }
 
     fn contains(&self, page: u32) -> bool {
-        self.slots.of(page).is_some()
+        self.stack.contains(page)
     }
 
     #[inline]
     fn prefetch(&self, page: u32) {
-        self.slots.prefetch(page);
-        if let Some(adaptive) = &self.adaptive {
-            adaptive.prefetch(page);
-        }
+        self.stack.prefetch(page);
     }
 
     fn hit(&mut self, reference: &Reference) {
-        if let Some(adaptive) = &mut self.adaptive {
-            let at = || lies(self.layout.as_deref(), reference.place);
-            adaptive.reference(reference.page, at, (true, false), |page| self.slots.of(page).is_some());
+        if let Some(trials) = &mut self.trials {
+            trials.reference(reference.place, &self.disk);
         }
-        let slot = self.slots.of(reference.page).expect("a hit is of a resident page");
-        let block = &mut self.nodes[slot];
-        match (block.at, &mut self.active) {
-            (At::Active, _) => block.young = true,
-            (_, Some(active)) => {
-                take(&mut self.nodes, slot, &mut self.correlation, &mut self.bank, &mut self.eviction);
-                active.push(&mut self.nodes, slot);
-            }
-            (At::Buffer, None) => self.correlation.move_to_front(&mut self.nodes, slot),
-            (At::Bank | At::Eviction, None) => block.young = true,
-        }
+        self.stack.hit(reference.page);
     }
 
     /// The order in which blocks are fetched is what sequences are formed from. So a block that is read ahead enters the stack at once.
@@ -270,262 +199,85 @@ impl Policy for Dulo {
 
     /// Linux's readahead sets no bit: this use does what the read of a missing page would have done.
     fn first_use<C: Caller>(&mut self, reference: &Reference, _: &mut C) {
-        if self.active.is_none() {
+        if !self.linux {
             self.hit(reference);
         }
     }
 
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused> {
-        if self.len() == self.capacity {
+        if self.stack.is_full() {
             self.evict(caller)?;
         }
-        // Asked for now, it is known by the time that the block's sequence is formed.
-        let at = lies(self.layout.as_deref(), reference.place);
-        if let Some(adaptive) = &mut self.adaptive {
-            let again = self.table.timestamps(reference.place).newest > 0;
-            adaptive.reference(reference.page, || at, (false, again), |page| self.slots.of(page).is_some());
-            let wanted = adaptive.buffer();
-            let (least, most) = (self.correlation_max.saturating_sub(STEP), self.correlation_max.saturating_add(STEP));
-            self.correlation_max = wanted.clamp(least, most);
+        self.disk.table.record(reference.place);
+        if let Some(trials) = &mut self.trials {
+            trials.reference(reference.place, &self.disk);
+            self.stack.approach(trials.buffer(self.capacity));
         }
-        let Place { object, block } = reference.place;
-        self.table.record(reference.place);
-        let slot = self.slots.give(reference.page);
-        self.nodes[slot] = Block { block, object, ..Block::default() };
-        self.enter(slot);
+        self.stack.admit(reference.page, reference.place, &self.disk);
         Ok(())
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        if let Some(adaptive) = &mut self.adaptive {
-            adaptive.forget(caller);
-        }
-        self.refill_inactive();
-        let mut refused = List::new();
-        let mut result = Err(AllRefused);
-        // Ends: each turn takes a mark or a block from the stack.
-        while let Some(slot) = self.bottom() {
-            let Block { young, h, .. } = self.nodes[slot];
-            self.eviction.remove(&mut self.nodes, slot);
-            if young {
-                self.nodes[slot].young = false;
-                self.enter(slot);
-            } else if caller.evict(self.slots.page(slot)) {
-                self.eviction.inflate(&mut self.nodes, h);
-                let page = self.slots.take_back(slot);
-                if !self.adaptive.as_mut().is_some_and(|adaptive| adaptive.evicted(page)) {
-                    caller.forget(page);
-                }
-                result = Ok(());
-                break;
-            } else {
-                refused.push_front(&mut self.nodes, slot);
-            }
-        }
-        while let Some(slot) = refused.back() {
-            refused.remove(&mut self.nodes, slot);
-            self.enter(slot);
-        }
-        result
+        let (page, _) = self.stack.evict(&self.disk, |page| caller.evict(page)).ok_or(AllRefused)?;
+        caller.forget(page);
+        Ok(())
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
-        let slot = self.slots.of(page);
-        if let Some(adaptive) = &mut self.adaptive {
-            adaptive.remove(page, slot.is_some());
+        if let Some(place) = self.stack.remove(page) {
+            self.disk.table.reset(place);
         }
-        let Some(slot) = slot else { return };
-        match (self.nodes[slot].at, &mut self.active) {
-            (At::Active, Some(active)) => active.remove(&mut self.nodes, slot),
-            _ => take(&mut self.nodes, slot, &mut self.correlation, &mut self.bank, &mut self.eviction),
-        }
-        self.table.reset(self.place(slot));
-        self.slots.take_back(slot);
     }
 
     fn discard(&mut self, object: u32, blocks: Range<u64>) {
-        self.table.reset_all(object, blocks);
+        self.disk.table.reset_all(object, blocks);
     }
 
-    fn set_capacity<C: Caller>(&mut self, capacity: u32, caller: &mut C) {
+    fn set_capacity<C: Caller>(&mut self, capacity: u32, _: &mut C) {
         self.capacity = capacity;
-        if let Some(adaptive) = &mut self.adaptive {
-            adaptive.set_capacity(capacity, |page| self.slots.of(page).is_some(), caller);
+        self.stack.set_capacity(capacity);
+        if let Some(trials) = &mut self.trials {
+            trials.set_capacity(capacity, &self.disk);
         }
-        self.reserve(self.slots.pages());
         self.divide();
-        self.settle();
+        self.stack.settle(&self.disk);
     }
 
     fn reserve(&mut self, pages: u32) {
-        self.slots.reserve(pages, u64::from(self.capacity));
-        self.nodes.reserve(self.slots.end());
-        self.table.limit(TABLE_BYTES_PER_PAGE * pages as usize);
-        if let Some(adaptive) = &mut self.adaptive {
-            adaptive.reserve(pages);
-        }
+        self.stack.reserve(pages);
+        self.disk.table.limit(TABLE_BYTES_PER_PAGE * pages as usize);
     }
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("correlation buffer", f64::from(self.correlation.len()));
-        show("sequencing bank", f64::from(self.bank.len()));
-        show("eviction section", f64::from(self.eviction.len()));
-        if let Some(active) = &self.active {
-            show("active list", f64::from(active.len()));
+        self.stack.state(show);
+        if let Some(trials) = &self.trials {
+            trials.state(show);
         }
-        if let Some(adaptive) = &self.adaptive {
-            show("seeks below LRU's, percent", adaptive.gain());
-            show("ghosts", f64::from(adaptive.ghosts()));
-        }
-        show("inflation", self.eviction.inflation());
-        show("mean sequence", self.eviction.mean_sequence());
     }
 
     fn bytes(&self) -> usize {
-        let members = self.members.capacity() * size_of::<Member>();
-        let adaptive = self.adaptive.as_ref().map_or(0, Adaptive::bytes);
-        adaptive + self.slots.bytes() + self.nodes.bytes() + self.table.bytes() + self.eviction.bytes() + members
+        self.stack.bytes() + self.disk.table.bytes() + self.trials.as_ref().map_or(0, Trials::bytes)
     }
 
     fn check_invariants(&self) {
-        self.slots.check(self.len());
-        self.correlation.check(&self.nodes);
-        self.bank.check(&self.nodes);
-        self.eviction.check(&self.nodes); // D1
-        self.table.check();
-        let staged = |list: &List, at| list.back_to_front(&self.nodes).all(|slot| self.nodes[slot].at == at);
-        assert!(staged(&self.correlation, At::Buffer) && staged(&self.bank, At::Bank)); // D1
-        assert!(self.active.is_some() || self.correlation.len() <= self.correlation_max); // D2
-        if let Some(active) = &self.active {
-            active.check(&self.nodes);
+        self.stack.check();
+        self.disk.table.check();
+        if let Some(trials) = &self.trials {
+            trials.check();
         }
-        if let Some(adaptive) = &self.adaptive {
-            adaptive.check(|page| self.slots.of(page).is_some());
-        }
-        assert!(self.correlation.back_to_front(&self.nodes).all(|page| !self.nodes[page].young)); // D2
-        assert!(self.bank.len() < self.bank_max); // D3
-        assert!(self.len() <= self.capacity);
-    }
-}
-
-/// Where a block lies on its disk; as long as that is not known, where it lies in its file.
-fn lies(layout: Option<&dyn Layout>, place: Place) -> Place {
-    layout.and_then(|layout| layout.on_disk(place)).unwrap_or(place)
-}
-
-/// Takes a block out of the list that it is in, other than the active one.
-fn take(nodes: &mut Nodes<Block>, slot: u32, correlation: &mut List, bank: &mut List, eviction: &mut Eviction) {
-    match nodes[slot].at {
-        At::Buffer => correlation.remove(nodes, slot),
-        At::Bank => bank.remove(nodes, slot),
-        At::Eviction => eviction.remove(nodes, slot),
-        At::Active => unreachable!("it is in the active list"),
     }
 }
 
 impl Dulo {
-    /// The blocks that are not in Linux's active list.
-    fn inactive(&self) -> u32 {
-        self.correlation.len() + self.bank.len() + self.eviction.len()
-    }
-
     /// Sets the sizes of the buffer and the bank for the capacity.
     fn divide(&mut self) {
         let pages = |part: Part| part.pages(self.capacity, self.page_size);
-        self.correlation_max = match (self.correlation_part, &self.adaptive) {
+        let correlation_max = match (self.correlation_part, &self.trials) {
             (Some(part), _) => pages(part),
-            (None, Some(adaptive)) => adaptive.buffer(),
+            (None, Some(trials)) => trials.buffer(self.capacity),
             (None, None) => self.capacity - (f64::from(self.capacity) * SECTION_IN_LINUX).round() as u32,
         };
-        self.bank_max = pages(self.bank_part).min(self.capacity / 2).max(1);
-    }
-
-    fn place(&self, slot: u32) -> Place {
-        let Block { block, object, .. } = self.nodes[slot];
-        Place { object, block }
-    }
-
-    /// A block enters at the top of the stack.
-    fn enter(&mut self, slot: u32) {
-        self.nodes[slot].at = At::Buffer;
-        self.correlation.push_front(&mut self.nodes, slot);
-        self.settle();
-    }
-
-    /// What the correlation buffer has too much of goes to the bank, and a full bank to the eviction section.
-    fn settle(&mut self) {
-        // Linux's inactive list has its eviction section first; what it lacks after activations is made up step by step.
-        let (most, steps) = match &self.active {
-            Some(_) => (self.inactive().saturating_sub(self.section()), STEP),
-            None => (self.correlation_max, u32::MAX),
-        };
-        for _ in 0..self.correlation.len().saturating_sub(most).min(steps) {
-            self.fill_bank();
-            if self.bank.len() >= self.bank_max {
-                self.refill();
-            }
-        }
-        if self.bank.len() >= self.bank_max {
-            self.refill();
-        }
-    }
-
-    /// The pages that the correlation buffer leaves to the eviction section.
-    fn section(&self) -> u32 {
-        self.capacity - self.correlation_max
-    }
-
-    /// `refill_inactive_zone`: pages that have not been used lately come to the top of the inactive list.
-    fn refill_inactive(&mut self) {
-        let (inactive, section) = (self.inactive(), self.section());
-        let due = self.active.as_mut().map_or(0, |active| active.due(inactive, section));
-        for _ in 0..due {
-            self.deactivate();
-        }
-    }
-
-    fn deactivate(&mut self) {
-        if let Some(slot) = self.active.as_mut().and_then(|active| active.pop(&mut self.nodes)) {
-            self.enter(slot);
-        }
-    }
-
-    /// The bottom block of the correlation buffer enters the bank.
-    fn fill_bank(&mut self) {
-        let slot = self.correlation.back().expect("the correlation buffer has a block");
-        self.correlation.remove(&mut self.nodes, slot);
-        self.nodes[slot].at = At::Bank;
-        self.bank.push_front(&mut self.nodes, slot);
-    }
-
-    /// The bottom of the stack, in the eviction section.
-    fn bottom(&mut self) -> Option<u32> {
-        if self.inactive() == 0 {
-            self.deactivate();
-        }
-        if self.eviction.len() == 0 {
-            if self.bank.is_empty() && !self.correlation.is_empty() {
-                self.fill_bank();
-            }
-            self.refill();
-        }
-        self.eviction.bottom()
-    }
-
-    /// Refills the eviction section with the bank's blocks, in sequences.
-    fn refill(&mut self) {
-        self.members.clear();
-        self.members.reserve_exact(self.bank.len() as usize);
-        while let Some(slot) = self.bank.back() {
-            self.bank.remove(&mut self.nodes, slot);
-            let (place, depth) = (self.place(slot), self.members.len() as u32);
-            let (timestamps, place) = (self.table.timestamps(place), lies(self.layout.as_deref(), place));
-            self.members.push(Member { slot, place, timestamps, depth, size: 0 });
-        }
-        self.rules.form(&mut self.members);
-        for &Member { slot, size, .. } in &self.members {
-            self.eviction.push(&mut self.nodes, slot, size);
-        }
+        self.stack.divide(correlation_max, pages(self.bank_part).min(self.capacity / 2).max(1));
     }
 }
 

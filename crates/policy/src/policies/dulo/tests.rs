@@ -1,7 +1,10 @@
 use super::eviction::MOST_INFLATION;
 use super::*;
+use crate::layout::Layout;
 use crate::parts::long_run;
 use crate::{Clock, Linux, Lru, Settings};
+use forebay_basis::Place;
+use std::sync::Arc;
 
 struct AnyVictim(Vec<u32>);
 
@@ -57,10 +60,10 @@ fn setting_the_clock_and_the_inflation_back_changes_nothing() {
         long_run::is_as_the_first::<Dulo>(
             spec,
             &[
-                |dulo| dulo.table.set_clock(u32::MAX - 5),
-                |dulo| dulo.table.set_clock(u32::MAX - 1_000),
-                |dulo| dulo.eviction.set_inflation(MOST_INFLATION - 2.0),
-                |dulo| dulo.eviction.set_inflation(MOST_INFLATION - 50.0),
+                |dulo| dulo.disk.table.set_clock(u32::MAX - 5),
+                |dulo| dulo.disk.table.set_clock(u32::MAX - 1_000),
+                |dulo| dulo.stack.eviction.set_inflation(MOST_INFLATION - 2.0),
+                |dulo| dulo.stack.eviction.set_inflation(MOST_INFLATION - 50.0),
             ],
         );
     }
@@ -92,8 +95,9 @@ fn linux_keeps_its_inactive_list_twice_as_long_as_the_section() {
         }
     }
     dulo.check_invariants();
-    let (active, section) = (dulo.active.as_ref().unwrap().len(), dulo.eviction.len() + dulo.bank.len());
-    let inactive = dulo.inactive();
+    let (active, section) =
+        (dulo.stack.active.as_ref().unwrap().len(), dulo.stack.eviction.len() + dulo.stack.bank.len());
+    let inactive = dulo.stack.inactive();
     assert!(
         active > 500 && inactive >= 200 && section > 90,
         "{active} active, {inactive} inactive, {section} in the section"
@@ -107,7 +111,7 @@ fn a_discarded_block_that_is_not_resident_keeps_no_timestamps() {
     for page in 0..100 {
         dulo.miss(&Reference::of(page), &mut caller).unwrap();
     }
-    let timestamps = |dulo: &Dulo, block| dulo.table.timestamps(Place { object: 0, block });
+    let timestamps = |dulo: &Dulo, block| dulo.disk.table.timestamps(Place { object: 0, block });
     assert!(!dulo.contains(3) && timestamps(&dulo, 3) != block_table::Timestamps::default());
     dulo.discard(0, 2..5);
     for block in 2..5 {
@@ -120,7 +124,7 @@ fn a_discarded_block_that_is_not_resident_keeps_no_timestamps() {
 /// How many seeks references to blocks cost, and the policy afterwards.
 fn seeks<P: Policy>(capacity: u32, spec: &[(&str, &str)], blocks: impl Iterator<Item = u32>) -> (u32, P) {
     let settings = Settings::parse(P::INFO.parameters, spec.iter().copied()).unwrap();
-    let mut policy = P::new(&Setup::new(capacity, 100_000, settings));
+    let mut policy = P::new(&Setup::new(capacity, 2_000_000, settings));
     let (mut seeks, mut behind) = (0, u32::MAX);
     for block in blocks {
         let reference = Reference::of(block);
@@ -144,18 +148,70 @@ fn where_random_blocks_come_again_the_section_grows_and_seeks_are_saved() {
     let (lru, _) = seeks::<Lru>(2_000, &[], blocks());
     let (adapts, dulo) = seeks::<Dulo>(2_000, &[], blocks());
     assert!(adapts < lru * 9 / 10, "{adapts} {lru}");
-    assert!(dulo.correlation_max < 1_000, "{}", dulo.correlation_max);
+    assert!(dulo.stack.correlation_max < 1_000, "{}", dulo.stack.correlation_max);
 }
 
 #[test]
-fn where_a_loop_just_fits_into_lru_nothing_is_lost() {
-    // 1,000 blocks, read one after the other and then round after round in another order; and 5 in each round that do not come again.
-    let round = |r: u32| (0..1_000).map(|i| i % 125 * 8 + i / 125 * 3 % 8).chain(5_000 + 5 * r..5_005 + 5 * r);
-    let blocks = || (0..1_000).chain((0..60).flat_map(round));
-    let (lru, _) = seeks::<Lru>(1_030, &[], blocks());
-    let (adapts, _) = seeks::<Dulo>(1_030, &[], blocks());
-    let (fixed, _) = seeks::<Dulo>(1_030, &[("correlation", "20%")], blocks());
-    assert!(adapts <= lru + lru / 50 && fixed > 2 * lru, "{adapts} {lru} {fixed}");
+fn where_a_loop_fits_into_lru_a_section_that_loses_it_is_left_soon() {
+    // 8,000 blocks, read one after the other and then round after round in other orders; and 1,000 far apart in each round that do not come again.
+    let round = |r: u32| {
+        (0..9_000)
+            .map(move |i| if i % 9 == 8 { 100_000 + 100 * (1_000 * r + i / 9) } else { (i - i / 9) * 3_011 % 8_000 })
+    };
+    let blocks = || (0..8_000).chain((0..12).flat_map(round));
+    let (lru, _) = seeks::<Lru>(10_000, &[], blocks());
+    let (adapts, _) = seeks::<Dulo>(10_000, &[], blocks());
+    let (fixed, _) = seeks::<Dulo>(10_000, &[("correlation", "5%")], blocks());
+    assert!(adapts < lru + lru / 10 && fixed > lru + lru / 2, "{adapts} {lru} {fixed}");
+}
+
+#[test]
+fn a_section_that_is_too_large_leaves_in_the_order_of_the_stack() {
+    let settings = Settings::parse(Dulo::INFO.parameters, [("correlation", "0"), ("bank", "50%")]).unwrap();
+    let mut dulo = Dulo::new(&Setup::new(100, 2000, settings));
+    let mut caller = AnyVictim(Vec::new());
+    let mut fetch = |dulo: &mut Dulo, page: u32| {
+        caller.0.clear();
+        dulo.miss(&Reference::of(page), &mut caller).unwrap();
+        caller.0.first().copied()
+    };
+    // Blocks far apart, and a sequence that has come after them.
+    (0..50).for_each(|n| assert_eq!(fetch(&mut dulo, 100 + 10 * n), None));
+    (0..50).for_each(|n| assert_eq!(fetch(&mut dulo, n), None));
+    assert_eq!(fetch(&mut dulo, 900), Some(0), "the sequence leaves first");
+    dulo.stack.approach(80);
+    assert_eq!(fetch(&mut dulo, 910), Some(100), "the block that was fetched first");
+    assert_eq!(fetch(&mut dulo, 920), Some(110));
+    dulo.check_invariants();
+    (93..173).for_each(|n| drop(fetch(&mut dulo, 10 * n)));
+    assert_eq!(dulo.stack.eviction.len() + dulo.stack.bank.len(), 20);
+    dulo.check_invariants();
+}
+
+#[test]
+fn trials_keep_what_they_take_when_the_capacity_changes() {
+    let skewed = |i: u32| (i * 7919 % 1009).min(i * 6007 % 1013) * 50;
+    let blocks = (0..60_000u32).map(|i| if i % 17 == 0 { skewed(i / 17) } else { 60_001 + i % 35_000 });
+    let (_, mut dulo) = seeks::<Dulo>(2_000, &[], blocks);
+    let section = |dulo: &Dulo, capacity| capacity - dulo.trials.as_ref().unwrap().buffer(capacity);
+    assert_eq!(section(&dulo, 2_000), 1_900);
+    for (capacity, references) in [(2_500, 3_000), (2_501, 10), (40_000, 90_000), (20, 0), (1, 50), (3_000, 5_000)] {
+        while dulo.len() > capacity {
+            dulo.evict(&mut AnyVictim(Vec::new())).unwrap();
+        }
+        dulo.set_capacity(capacity, &mut AnyVictim(Vec::new()));
+        dulo.check_invariants();
+        assert_eq!(section(&dulo, 2_000), 1_900, "at {capacity}");
+        for i in 0..references {
+            let reference = Reference::of(i * 31 % 97_001);
+            if dulo.contains(reference.page) {
+                dulo.hit(&reference);
+            } else {
+                dulo.miss(&reference, &mut AnyVictim(Vec::new())).unwrap();
+            }
+        }
+        dulo.check_invariants();
+    }
 }
 
 /// Two blocks of a file lie far from each other, and each beside one of the next file.
@@ -184,7 +240,7 @@ fn mean_sequence(
         dulo.miss(&reference, &mut caller).unwrap();
     }
     dulo.check_invariants();
-    dulo.eviction.mean_sequence()
+    dulo.stack.eviction.mean_sequence()
 }
 
 #[test]

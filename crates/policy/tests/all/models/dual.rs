@@ -11,53 +11,85 @@ pub(crate) struct Dual {
     pub(crate) longest: usize,
     pub(crate) correlation: Vec<u32>,
     pub(crate) bank: Vec<u32>,
-    /// Sequences with their `H` and the size that they were formed with.
-    pub(crate) eviction: Vec<(f64, usize, Vec<u32>)>,
+    /// Sequences with their `H`, the size that they were formed with, and how many had entered before.
+    pub(crate) eviction: Vec<(f64, usize, Vec<u32>, usize)>,
+    pub(crate) entered: usize,
     pub(crate) inflation: f64,
     pub(crate) young: Vec<u32>,
     pub(crate) fetched: Vec<Place>,
     pub(crate) places: Vec<(u32, Place)>,
-    pub(crate) beside: Option<Beside>,
+    pub(crate) tried: Option<Tried>,
 }
 
-/// LRU of the same size, and what its seeks say of the size of the buffer.
-#[derive(Default)]
-pub(crate) struct Beside {
-    lru: Vec<u32>,
-    /// Where the arms stand, ours and LRU's.
-    ours: Option<Place>,
-    theirs: Option<Place>,
-    seeks: f64,
-    won: f64,
-    share: f64,
+/// Three of them with fixed buffers, over a sample of the blocks, and what their seeks say of the size of the buffer.
+pub(crate) struct Tried {
+    /// With the block behind the one fetched last, and the seeks.
+    trials: Vec<(Dual, Option<Place>, f64)>,
+    best: usize,
+    /// The blocks ever seen: their places in this are their page numbers in the trials.
+    known: Vec<Place>,
+    frames: usize,
+    left: usize,
 }
 
-impl Beside {
-    /// Takes a reference, and says how large the buffer is to be.
-    fn reference(&mut self, capacity: usize, reference: &Reference, hit: bool, again: bool) -> usize {
-        let Reference { page, place, .. } = *reference;
-        let seeks = |arm: &mut Option<Place>| arm.replace(Place { block: place.block + 1, ..place }) != Some(place);
-        let held = take(&mut self.lru, page);
-        if self.lru.len() == capacity {
-            self.lru.remove(0);
-        }
-        self.lru.push(page);
-        let ours = !hit && seeks(&mut self.ours);
-        let theirs = !held && seeks(&mut self.theirs);
-        self.seeks += f64::from(u8::from(theirs));
-        let won = f64::from(u8::from(theirs)) - f64::from(u8::from(ours));
-        self.won += won;
-        let gain = (100.0 * self.won / self.seeks.max(1.0)).clamp(0.0, 3.0);
-        let step = 0.019 * (1.0 + gain);
-        self.share += match won {
-            1.0 => step,
-            -1.0 if self.won < 0.0 => -3.0 * step,
-            -1.0 => -step,
-            _ if ours && theirs && again => 0.01 * gain,
-            _ => 0.0,
+const SECTIONS: [f64; 3] = [0.02, 0.45, 0.95];
+
+fn buffer(capacity: usize, section: f64) -> usize {
+    capacity - ((capacity as f64 * section) as usize).max((capacity / 2).clamp(1, 16))
+}
+
+impl Tried {
+    fn new(capacity: usize) -> Self {
+        let frames = (capacity / 4).max(1);
+        let trial = |section| {
+            let mut dual = Dual::new(frames, 0.0, 5.0, 128);
+            dual.correlation_max = buffer(frames, section);
+            (dual, None, 0.0)
         };
-        self.share = self.share.clamp(0.02, 0.95);
-        capacity - ((capacity as f64 * self.share) as usize).max((capacity / 2).clamp(1, 16))
+        Self { trials: SECTIONS.map(trial).into(), best: 1, known: Vec::new(), frames, left: frames.div_ceil(256) }
+    }
+
+    fn is_sampled(place: Place) -> bool {
+        let extent = (u64::from(place.object) << 40) ^ (place.block >> 3);
+        let hash = (extent ^ (extent >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        hash >> 62 == 0
+    }
+
+    /// Takes a reference; `fetched`: the cache's fetches, this one included.
+    fn reference(&mut self, place: Place, fetched: &mut Vec<Place>) {
+        if !Self::is_sampled(place) {
+            return;
+        }
+        let page = self.known.iter().position(|&known| known == place).unwrap_or_else(|| {
+            self.known.push(place);
+            self.known.len() - 1
+        });
+        for (dual, behind, seeks) in &mut self.trials {
+            std::mem::swap(&mut dual.fetched, fetched);
+            if !dual.hit(page as u32) {
+                let next = Place { block: place.block.wrapping_add(1), ..place };
+                *seeks += f64::from(u8::from(behind.replace(next) != Some(place)));
+                if dual.resident().len() == dual.capacity {
+                    dual.evict();
+                }
+                dual.admit(page as u32, place);
+            }
+            std::mem::swap(&mut dual.fetched, fetched);
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = self.frames.div_ceil(256);
+            let seeks: Vec<f64> = self.trials.iter().map(|trial| trial.2).collect();
+            let best = (0..seeks.len()).min_by(|&a, &b| seeks[a].total_cmp(&seeks[b])).unwrap();
+            let present = seeks[self.best];
+            if present - seeks[best] > 0.3 * present.sqrt() {
+                self.best = best;
+            }
+            for trial in &mut self.trials {
+                trial.2 *= 0.5f64.powf(1.0 / 1536.0);
+            }
+        }
     }
 }
 
@@ -73,19 +105,21 @@ impl Dual {
             correlation: Vec::new(),
             bank: Vec::new(),
             eviction: Vec::new(),
+            entered: 0,
             inflation: 0.0,
             young: Vec::new(),
             fetched: Vec::new(),
             places: Vec::new(),
-            beside: None,
+            tried: None,
         }
     }
 
     /// With a buffer whose size adapts.
     pub(crate) fn adaptive(capacity: usize) -> Self {
         let mut dual = Self::new(capacity, 0.0, 5.0, 128);
-        dual.correlation_max = capacity - (capacity / 2).clamp(1, 16);
-        dual.beside = Some(Beside { share: 0.02, ..Beside::default() });
+        let tried = Tried::new(capacity);
+        dual.correlation_max = buffer(capacity, SECTIONS[tried.best]);
+        dual.tried = Some(tried);
         dual
     }
 
@@ -138,13 +172,17 @@ impl Dual {
         let lowest = |sequence: &Vec<u32>| stack.iter().position(|page| sequence.contains(page)).unwrap();
         sequences.sort_by_key(lowest);
         for blocks in sequences {
-            self.eviction.push((self.inflation + 1.0 / blocks.len() as f64, blocks.len(), blocks));
+            self.eviction.push((self.inflation + 1.0 / blocks.len() as f64, blocks.len(), blocks, self.entered));
+            self.entered += 1;
         }
         // The sort is stable: of equals, what came first stays lower.
         self.eviction.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     }
 
     fn evict(&mut self) -> u32 {
+        // What the section has too much leaves as it entered.
+        let blocks: usize = self.eviction.iter().map(|sequence| sequence.2.len()).sum();
+        let drains = blocks > self.capacity - self.correlation_max;
         loop {
             if self.eviction.is_empty() {
                 if self.bank.is_empty() {
@@ -152,46 +190,62 @@ impl Dual {
                 }
                 self.refill();
             }
-            let (h, _, blocks) = &mut self.eviction[0];
+            let first =
+                if drains { (0..self.eviction.len()).min_by_key(|&at| self.eviction[at].3).unwrap() } else { 0 };
+            let (h, _, blocks, _) = &mut self.eviction[first];
             let (h, page) = (*h, blocks.remove(0));
             if blocks.is_empty() {
-                self.eviction.remove(0);
+                self.eviction.remove(first);
             }
             if !take(&mut self.young, page) {
-                self.inflation = h;
+                if !drains {
+                    self.inflation = h;
+                }
                 return page;
             }
             self.top(page);
         }
     }
+
+    /// Whether the page is resident; then it is used.
+    fn hit(&mut self, page: u32) -> bool {
+        let resident = self.resident().contains(&page);
+        if take(&mut self.correlation, page) {
+            self.correlation.push(page);
+        } else if resident && !self.young.contains(&page) {
+            self.young.push(page);
+        }
+        resident
+    }
+
+    /// A page enters that has been fetched.
+    fn admit(&mut self, page: u32, place: Place) {
+        self.places.retain(|known| known.0 != page);
+        self.places.push((page, place));
+        self.top(page);
+    }
+
+    /// The trials take a reference, and say how large the buffer is to be.
+    fn learn(&mut self, place: Place) -> Option<usize> {
+        let tried = self.tried.as_mut()?;
+        tried.reference(place, &mut self.fetched);
+        Some(buffer(self.capacity, SECTIONS[tried.best]))
+    }
 }
 
 impl Model for Dual {
     fn reference(&mut self, reference: &Reference, _: usize) -> Vec<u32> {
-        let page = reference.page;
-        let resident = self.resident();
+        let Reference { page, place, .. } = *reference;
         let mut evicted = Vec::new();
-        if resident.contains(&page) {
-            if let Some(beside) = &mut self.beside {
-                beside.reference(self.capacity, reference, true, false);
-            }
-            if take(&mut self.correlation, page) {
-                self.correlation.push(page);
-            } else if !self.young.contains(&page) {
-                self.young.push(page);
-            }
+        if self.hit(page) {
+            self.learn(place);
         } else {
-            if resident.len() == self.capacity {
+            if self.resident().len() == self.capacity {
                 evicted.push(self.evict());
             }
-            let again = self.fetched.contains(&reference.place);
-            if let Some(beside) = &mut self.beside {
-                self.correlation_max = beside.reference(self.capacity, reference, false, again);
-            }
-            self.fetched.push(reference.place);
-            self.places.retain(|known| known.0 != page);
-            self.places.push((page, reference.place));
-            self.top(page);
+            self.fetched.push(place);
+            self.correlation_max = self.learn(place).unwrap_or(self.correlation_max);
+            self.admit(page, place);
         }
         evicted
     }
