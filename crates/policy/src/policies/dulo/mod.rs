@@ -33,7 +33,7 @@
 //! - When the eviction section is empty, the bank is sequenced before it is full, and an empty bank takes the bottom block of
 //!   the correlation buffer.
 //! - The block table's nodes have 64 entries, not 512, and its global directory is a B-tree: several disks or
-//!   files have one table. It is given 64 bytes for each page number, and forgets the older half when these are used up.
+//!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
 //! - In front of a file system (`forebay steer`) block numbers are the disk's, as far as they are known. A block that has no place on the disk yet,
 //!   as it has not been written, has its place in the file instead: file systems lay out neighbours together. The paper has such pages
 //!   be random. Timestamps are kept by places in files, so they outlive a change of the layout. `numbers=file` knows no disk.
@@ -45,8 +45,8 @@
 //!
 //! Reference figures: Table I, 95.0 and 66.5 ms, reference by reference; device time on real traces beside that of LRU, in
 //! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `longest`, `distance`, `gap`, `numbers`; the three before the last are the paper's.
-//! Memory: 4 bytes a page (its slot), up to 64 for the block table (8 where blocks lie close), 44 a frame, 40
-//! for each block of the bank; if the size adapts, some 90 for each frame up to 16,384 frames, and above that 1.5 MB at the most; and 64 KiB that do not depend on the size.
+//! Memory: 4 bytes a page (its slot), up to 32 for the block table (8 where blocks lie close), 44 a frame, 40
+//! for each block of the bank; if the size adapts, 35 to 50 a frame below 65,536 frames, and 2.4 MB at the most above; and 64 KiB that do not depend on the size.
 //! There are no ghosts: the trials know blocks by their places.
 
 mod active;
@@ -65,7 +65,7 @@ use std::ops::Range;
 use trials::Trials;
 
 /// The block table's memory for each page number.
-const TABLE_BYTES_PER_PAGE: usize = 64;
+const TABLE_BYTES_PER_PAGE: usize = 32;
 
 /// What `base=linux` leaves to the eviction section: 64 of 512 MB in the paper.
 const SECTION_IN_LINUX: f64 = 0.125;
@@ -136,7 +136,7 @@ impl Policy for Dulo {
             },
         ],
         uses: Uses { place: true, request: false },
-        bytes_per_page: 208,
+        bytes_per_page: 128,
         // The block table's size follows the number of pages.
         needs_footprint: true,
         ..Info::PLAIN

@@ -11,8 +11,8 @@
 //! No fixed size is right everywhere. A large section wins where random blocks come again. It loses where a loop just fits into LRU: each block of a sequence that went early is
 //! missed, one after the other, if they come again in another order.
 //!
-//! - **Extents of 8 neighbours are sampled, not blocks**, so that sequences survive. One extent in four is, and in large caches as many as make 4,096 to 8,191 frames
-//!   of each trial. What is not sampled costs a multiplication.
+//! - **Extents of 8 neighbours are sampled, not blocks**, so that sequences survive. One extent in eight is, and in caches of 65,536 frames and more as many
+//!   as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication.
 //! - A seek is a miss whose block does not follow the one that the trial fetched before. Timestamps are those of the cache's own block table.
 //! - Seeks count less the older they are: half after six times as many sampled references as a trial has frames.
 //! - Until there is reason for another size, the section has 45 % of the cache. Another is taken when it has saved more seeks than chance may: 0.3 times the root of what the
@@ -37,9 +37,9 @@ const LEAST_PAGES: u32 = 16;
 const FIRST: usize = 1;
 /// Blocks of an extent, as a power of two.
 const EXTENT_BITS: u32 = 3;
-/// The least frames of a trial, if the cache has four times as many; and the least part of the extents that is left out, as a power of two.
+/// The least frames of a trial, if the cache has eight times as many; and the least part of the extents that is left out, as a power of two.
 const FRAMES: u32 = 4096;
-const LEAST_BITS: u32 = 2;
+const LEAST_BITS: u32 = 3;
 /// Sizes are compared, and seeks decay, so many times while as many references pass as a trial has frames.
 const TURNS: u32 = 256;
 /// After how many frames' references a seek counts half.

@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+"""The policy `linux:kernel=6` beside the page cache that it is a model of: hits and device requests of the same uses.
+
+    papers/real/kernel.py --forebay target/release/forebay      # as root; some 6 minutes a round
+
+Each load runs in the kernel's page cache, in a control group with a quarter, half and three quarters of the pages that it uses, while `forebay steer --observe` records
+its uses and counts which of them the kernel had. The recording is then replayed under the policy. Keeps every run as JSON in runs/; `--show FILE` prints its table.
+"""
+
+import contextlib
+import json
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "dulo/real"))
+
+import sessions  # noqa: E402
+import stage  # noqa: E402
+from loads import LOADS  # noqa: E402 - found by the line above
+from programs import KINDS, Cast  # noqa: E402
+from volumes.checks import Failed, run, wait_until  # noqa: E402 - stage finds it
+
+POLICY = "linux:kernel=6"
+PROGRAMS = ("cscope", "cpp", "postgres", "glimpse", "ld")
+TOGETHER = ("cscope", "cpp", "postgres")
+PARTS = (25, 50, 75)
+VOLUME = 512 * stage.MIB
+# MiB in which all of any load fits.
+PROBE = 256
+
+
+class Of:
+    """Programs of a cast at once, as a load."""
+
+    def __init__(self, *names):
+        self.cast, self.names = Cast(names), names
+        self.needs = self.cast.needs
+
+    def fill(self, directory, work):
+        self.cast.fill(directory, work)
+
+    def commands(self, directory):
+        return self.cast.commands(self.names)(directory)
+
+
+def loads():
+    """What makes each load, by name."""
+    found = {name: LOADS[name] for name in ("tpc-h", "diff", "blast", "text-search")}
+    found |= {name: lambda name=name: Of(name) for name in PROGRAMS if name in KINDS}
+    return found | {"together": lambda: Of(*TOGETHER)}
+
+
+class Observing:
+    """`forebay steer --observe` of a directory, and its figures; as a context, ended with it."""
+
+    def __init__(self, forebay, directory, work, trace):
+        self.log, self.told = work / "observe.log", work / "observe.json"
+        words = [forebay, "steer", directory, "--observe", "--record", trace, "--figures", self.told, "--log", "info"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        wait_until(lambda: self.process.poll() is not None or self.log.stat().st_size, 30)
+        if self.process.poll() is not None:
+            raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        if self.process.wait(120):
+            raise Failed(f"forebay steer failed: {self.log.read_text()[-2000:]}")
+        return json.loads(self.told.read_text())["page_cache"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def options():
+    parser = sessions.parser(__doc__, delay="desktop-7200", policies=stage.KERNEL, sizes="")
+    parser.add_argument("--loads", default=",".join(loads()), help="which")
+    parser.add_argument("--parts", default=",".join(map(str, PARTS)), help="sizes of the cache in percent of the pages that a load uses")
+    return parser.parse_args()
+
+
+def measure_all(given):
+    sessions.begin(given)
+    session = sessions.Session("kernel", given, HERE)
+    parts = [int(part) for part in given.parts.split(",")][: 1 if given.quick else None]
+    for name in given.loads.split(","):
+        load = loads()[name]()
+        sessions.need(*load.needs)
+        with stage.folder() as work:
+            place = stage.Stage(given.forebay, work, VOLUME, given.delay, lambda directory: load.fill(directory, work), load.commands)  # noqa: B023
+            # All that it uses fits here, so that the kernel says how much that is.
+            whole = one(place, load, PROBE)["most_held_mib"]
+            for turn in range(given.rounds):
+                for part in parts:
+                    labels = {"load": name, "part": part, "which": stage.KERNEL, "round": turn}
+                    session.run(labels, one, place, load, whole * part / 100)
+    return session.kept["runs"]
+
+
+def one(place, load, mib):
+    """A run in the kernel's page cache, and what the policy makes of its uses in as many pages."""
+    trace = place.work / "uses.parquet"
+    with place.cold() as (directory, server), contextlib.ExitStack() as stack:
+        stack.enter_context(place.bound(directory))
+        observing = stack.enter_context(Observing(place.forebay, directory, place.work, trace))
+        before = stage.device(server)
+        with stage.Group(int(mib * stage.MIB)) as group:
+            begin = time.perf_counter()
+            stage.run_all(load.commands(place.seen), place.seen, group)
+            elapsed = time.perf_counter() - begin
+        seen = observing.stop()
+        run("sync", "--file-system", directory)
+        device = stage.since(before, stage.device(server))
+        held = group.held or [0]
+    pages = int(mib * stage.MIB) // stage.PAGE
+    (told,) = stage.serving.compare(
+        place.forebay, trace, [POLICY], pages, "--page-size", stage.PAGE, "--readahead", f"linux:max={stage.READAHEAD}", "--device", place.delay
+    )
+    hits, misses = seen["kernel_hits"], seen["kernel_misses"]
+    return {
+        "cache": stage.KERNEL,
+        "mib": mib,
+        "elapsed": elapsed,
+        "held_mib": statistics.median(held) / stage.MIB,
+        "most_held_mib": max(held) / stage.MIB,
+        "seen": seen,
+        "device": device,
+        "hit_ratio": hits / max(hits + misses, 1),
+        "model": {"hit_ratio": told["total"]["hit_ratio"], "requests": told["device"]["requests"], "bytes": told["device"]["device_bytes"]},
+    }
+
+
+def show(runs):
+    print(f"\nHits of the kernel in percent, and of `{POLICY}` over the same uses; requests that read, and by the model:\n")
+    rows, good = [], 0
+    keys = list(dict.fromkeys((run["load"], run["part"]) for run in runs))
+    for load, part in keys:
+        here = sessions.chosen(runs, load=load, part=part)
+        points = sessions.median(here, lambda run: 100 * (run["model"]["hit_ratio"] - run["hit_ratio"]))
+        ratio = sessions.median(here, lambda run: run["model"]["requests"] / max(run["device"]["reads"], 1))
+        good += abs(points) <= 2 and abs(ratio - 1) <= 0.05
+        rows.append(
+            [
+                load,
+                f"{part}",
+                sessions.cells(here, lambda run: run["mib"]),
+                sessions.cells(here, lambda run: 100 * run["hit_ratio"]),
+                sessions.cells(here, lambda run: 100 * run["model"]["hit_ratio"]),
+                f"{points:+.1f}".replace("-", "−"),
+                sessions.cells(here, lambda run: run["device"]["reads"], "{:.0f}"),
+                sessions.cells(here, lambda run: run["model"]["requests"], "{:.0f}"),
+                sessions.difference(ratio, 1),
+            ]
+        )
+    sessions.table(["load", "% of its pages", "MiB", "kernel's hits", "model's", "points", "kernel's requests", "model's", "differ"], rows)
+    print(f"\nWithin 2 points and 5 % of the requests: {good} of {len(keys)}.")
+
+
+if __name__ == "__main__":
+    sessions.main(options(), measure_all, show)
