@@ -11,8 +11,8 @@
 //! No fixed size is right everywhere. A large section wins where random blocks come again. It loses where a loop just fits into LRU: each block of a sequence that went early is
 //! missed, one after the other, if they come again in another order.
 //!
-//! - **Extents of 8 neighbours are sampled, not blocks**, so that sequences survive. One extent in eight is, and in caches of 65,536 frames and more as many
-//!   as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication.
+//! - **Extents of 8 neighbours are sampled, not blocks**, so that sequences survive. One extent in eight is; in caches of less than 2,048 frames one in four, which
+//!   takes 90 KB more at the most; and in caches of 65,536 frames and more as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication.
 //! - A seek is a miss whose block does not follow the one that the trial fetched before. Timestamps are those of the cache's own block table.
 //! - Seeks count less the older they are: half after six times as many sampled references as a trial has frames.
 //! - Until there is reason for another size, the section has 45 % of the cache. Another is taken when it has saved more seeks than chance may: 0.3 times the root of what the
@@ -40,6 +40,8 @@ const EXTENT_BITS: u32 = 3;
 /// The least frames of a trial, if the cache has eight times as many; and the least part of the extents that is left out, as a power of two.
 const FRAMES: u32 = 4096;
 const LEAST_BITS: u32 = 3;
+/// In caches of fewer frames it is one less: their trials are small.
+const SMALL: u32 = 2048;
 /// Sizes are compared, and seeks decay, so many times while as many references pass as a trial has frames.
 const TURNS: u32 = 256;
 /// After how many frames' references a seek counts half.
@@ -248,7 +250,7 @@ impl Trial {
 
 /// One extent of 2^bits is sampled.
 fn bits(capacity: u32) -> u32 {
-    (capacity / FRAMES).max(1).ilog2().max(LEAST_BITS)
+    (capacity / FRAMES).max(1).ilog2().max(LEAST_BITS - u32::from(capacity < SMALL))
 }
 
 /// Whether the block's extent is sampled: a hash of where it lies begins with zeroes.

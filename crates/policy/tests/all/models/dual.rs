@@ -40,7 +40,7 @@ fn buffer(capacity: usize, section: f64) -> usize {
 
 impl Tried {
     fn new(capacity: usize) -> Self {
-        let frames = (capacity / 8).max(1);
+        let frames = (capacity / 4).max(1);
         let trial = |section| {
             let mut dual = Dual::new(frames, 0.0, 5.0, 128);
             dual.correlation_max = buffer(frames, section);
@@ -53,7 +53,7 @@ impl Tried {
         let extent = (u64::from(place.object) << 40) ^ (place.block >> 3);
         let hash = (extent ^ (extent >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        hash >> 61 == 0
+        hash >> 62 == 0
     }
 
     /// Takes a reference; `fetched`: the cache's fetches, this one included.
