@@ -173,25 +173,24 @@ class MemorySteering:
             self.process.wait()
 
 
-class Recording:
-    """`forebay record --page-cache` of a directory, beside whatever uses its files; as a context, stopped at its end."""
+class Beside:
+    """A program of ours that runs beside what is measured; as a context, killed at its end if it has not stopped."""
 
-    def __init__(self, forebay, directory, work, trace):
-        self.log = work / "record.log"
-        words = [forebay, "record", "--page-cache", directory, "--output", trace, "--force", "--verbose"]
+    def __init__(self, log, words):
+        self.log = log
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         wait_until(lambda: self.process.poll() is not None or self.log.stat().st_size, 30)
         if self.process.poll() is not None:
-            raise Failed(f"forebay record ends: {self.log.read_text()[-2000:]}")
+            raise Failed(f"{words[0]} {words[1]} ends: {self.log.read_text()[-2000:]}")
 
     def stop(self):
-        """Ends it, so that the trace is whole: what it says, of uses that were left out, too."""
+        """Ends it in order: what it has said."""
         self.process.send_signal(signal.SIGTERM)
         failed = self.process.wait(120)
         said = self.log.read_text()
         if failed:
-            raise Failed(f"forebay record failed: {said[-2000:]}")
+            raise Failed(f"{self.log.stem} failed: {said[-2000:]}")
         return said
 
     def __enter__(self):
@@ -201,3 +200,22 @@ class Recording:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class Recording(Beside):
+    """`forebay record --page-cache` of a directory, beside whatever uses its files. The trace is whole once it has stopped; then it says of uses that were left out, too."""
+
+    def __init__(self, forebay, directory, work, trace):
+        super().__init__(work / "record.log", [forebay, "record", "--page-cache", directory, "--output", trace, "--force", "--verbose"])
+
+
+class Observing(Beside):
+    """`forebay steer --observe` of a directory: records its uses, and counts which of them the kernel had."""
+
+    def __init__(self, forebay, directory, work, trace):
+        self.told = work / "observe.json"
+        super().__init__(work / "observe.log", [forebay, "steer", directory, "--observe", "--record", trace, "--figures", self.told, "--log", "info"])
+
+    def figures(self):
+        """What it has counted, once it has stopped."""
+        return json.loads(self.told.read_text())["page_cache"]

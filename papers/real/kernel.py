@@ -8,11 +8,8 @@ its uses and counts which of them the kernel had. The recording is then replayed
 """
 
 import contextlib
-import json
 import pathlib
-import signal
 import statistics
-import subprocess
 import sys
 import time
 
@@ -21,21 +18,22 @@ sys.path.insert(0, str(HERE.parent / "dulo/real"))
 
 import sessions  # noqa: E402
 import stage  # noqa: E402
+from fronts import Observing  # noqa: E402
 from loads import LOADS  # noqa: E402 - found by the line above
-from programs import KINDS, Cast  # noqa: E402
-from volumes.checks import Failed, run, wait_until  # noqa: E402 - stage finds it
+from programs import Cast  # noqa: E402
+from volumes.checks import run  # noqa: E402 - stage finds it
 
 POLICY = "linux:kernel=6"
 PROGRAMS = ("cscope", "cpp", "postgres", "glimpse", "ld")
 TOGETHER = ("cscope", "cpp", "postgres")
 PARTS = (25, 50, 75)
 VOLUME = 512 * stage.MIB
-# MiB in which all of any load fits.
+# MiB of a cache in which each load fits.
 PROBE = 256
 
 
-class Of:
-    """Programs of a cast at once, as a load."""
+class Together:
+    """Programs at once, as one load."""
 
     def __init__(self, *names):
         self.cast, self.names = Cast(names), names
@@ -49,37 +47,10 @@ class Of:
 
 
 def loads():
-    """What makes each load, by name."""
+    """By name, a function that makes the load."""
     found = {name: LOADS[name] for name in ("tpc-h", "diff", "blast", "text-search")}
-    found |= {name: lambda name=name: Of(name) for name in PROGRAMS if name in KINDS}
-    return found | {"together": lambda: Of(*TOGETHER)}
-
-
-class Observing:
-    """`forebay steer --observe` of a directory, and its figures; as a context, ended with it."""
-
-    def __init__(self, forebay, directory, work, trace):
-        self.log, self.told = work / "observe.log", work / "observe.json"
-        words = [forebay, "steer", directory, "--observe", "--record", trace, "--figures", self.told, "--log", "info"]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        wait_until(lambda: self.process.poll() is not None or self.log.stat().st_size, 30)
-        if self.process.poll() is not None:
-            raise Failed(f"forebay steer ends: {self.log.read_text()[-2000:]}")
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        if self.process.wait(120):
-            raise Failed(f"forebay steer failed: {self.log.read_text()[-2000:]}")
-        return json.loads(self.told.read_text())["page_cache"]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+    found |= {name: lambda name=name: Together(name) for name in PROGRAMS}
+    return found | {"together": lambda: Together(*TOGETHER)}
 
 
 def options():
@@ -118,7 +89,8 @@ def one(place, load, mib):
             begin = time.perf_counter()
             stage.run_all(load.commands(place.seen), place.seen, group)
             elapsed = time.perf_counter() - begin
-        seen = observing.stop()
+        observing.stop()
+        seen = observing.figures()
         run("sync", "--file-system", directory)
         device = stage.since(before, stage.device(server))
         held = group.held or [0]

@@ -89,7 +89,7 @@ pub(crate) struct LowerFile {
     reserved: AtomicU64,
     /// How many hand it over by way of the page cache below now.
     handing_over: AtomicUsize,
-    /// Held alone by who waits for its bytes behind, and shared by who makes it durable: the kernel tells one of them alone of an error.
+    /// Write-locked by the thread that waits for this file's bytes behind, read-locked by threads that sync it. The kernel reports a failed write to one of them alone.
     settling: RwLock<()>,
 }
 

@@ -8,7 +8,7 @@
 //! Each victim takes `active / (2 (inactive + 1))` pages off the tail, as in the policy `linux`, and more while the inactive list is shorter than
 //! twice the eviction section: the paper's change of `refill_inactive_zone`.
 
-use super::stack::{At, Block};
+use super::stack::{At, Block, STEP};
 use crate::parts::list::{List, Nodes};
 
 /// How many times the inactive list the active one is to be.
@@ -42,10 +42,10 @@ impl Active {
     }
 
     /// How many pages are to be made inactive for one victim.
-    pub(super) fn due(&mut self, inactive: u32, section: u32, most: u32) -> u32 {
+    pub(super) fn due(&mut self, inactive: u32, section: u32) -> u32 {
         let due = self.due + f64::from(self.len()) / (RATIO * f64::from(inactive + 1));
         self.due = due.fract();
-        (due as u32).max((2 * section).saturating_sub(inactive).min(most)).min(self.len())
+        (due as u32).max((2 * section).saturating_sub(inactive).min(STEP)).min(self.len())
     }
 
     /// Takes the page off that is made inactive next, if there is one. Each page that it spares has been used since it was spared before.

@@ -13,7 +13,7 @@
 //! This is the order that merging the sorted bank into one sorted list gives, without walking over that list. Where two
 //! sequences have the same `H`, the longer one is nearer to the bottom, and of one size the one that entered before.
 //!
-//! A section that is larger than it is to be *drains*: its blocks leave in the order in which they entered, whatever their sequences.
+//! A section above its limit *drains*: its blocks leave in the order in which they entered, whatever their sequences.
 
 use super::stack::{At, Block};
 use crate::parts::list::{List, Nodes};
@@ -30,9 +30,9 @@ pub(super) struct Eviction {
     /// DE4. The size whose list holds the bottom: the least rank, and of equals the largest size.
     lowest: usize,
     len: u32,
-    /// Blocks that have entered, ever.
+    /// How many blocks have ever entered.
     entered: u64,
-    /// Whether the bottom is what entered first, and not what has the least `H`.
+    /// Whether the bottom is the block that entered first, instead of one with the least `H`.
     drains: bool,
     /// DE3. `L`: no sequence has a smaller `H`.
     inflation: f64,
@@ -87,12 +87,12 @@ impl Eviction {
         self.len += 1;
     }
 
-    /// By what the bottom is found: `H`, or when the block entered.
+    /// The key by which the bottom is found: `H`, or while the section drains the order of entry.
     fn rank(&self, block: &Block) -> f64 {
         if self.drains { block.entered as f64 } else { block.h }
     }
 
-    /// Says whether blocks leave as they entered from now on, or by `H`. A change looks at each list's back.
+    /// Sets whether blocks leave in the order of entry or by `H`. A change looks at the back of each list.
     pub(super) fn set_drains(&mut self, nodes: &Nodes<Block>, drains: bool) {
         if drains != self.drains {
             self.drains = drains;
@@ -136,7 +136,7 @@ impl Eviction {
         if key(a) < key(b) { a } else { b }
     }
 
-    /// A block of a sequence with this `H` has been evicted. What leaves as it entered has not the least `H`, and changes nothing.
+    /// A block of a sequence with this `H` has been evicted. While the section drains `L` stays: the victim's `H` is not the least.
     pub(super) fn inflate(&mut self, nodes: &mut Nodes<Block>, h: f64) {
         if self.drains {
             return;

@@ -82,7 +82,6 @@ pub struct Dulo {
     /// The settings that the sizes of the buffer and the bank follow from.
     correlation_part: Option<Part>,
     bank_part: Part,
-    linux: bool,
 }
 
 impl Policy for Dulo {
@@ -153,7 +152,7 @@ impl Policy for Dulo {
         let adapts = correlation_part.is_none() && !linux;
         let layout = setup.layout.clone().filter(|_| setup.settings.choice("numbers") == "disk");
         let bank_part = setup.settings.part("bank");
-        let bank = f64::from(bank_part.pages(setup.capacity, setup.page_size)) / f64::from(setup.capacity);
+        let bank = share(bank_part, setup.capacity, setup.page_size);
         let mut dulo = Self {
             stack: Stack::new(setup.pages, setup.capacity, rules, linux),
             disk: Disk { table: BlockTable::new(TABLE_BYTES_PER_PAGE * setup.pages as usize), layout },
@@ -162,7 +161,6 @@ impl Policy for Dulo {
             page_size: setup.page_size,
             correlation_part,
             bank_part,
-            linux,
         };
         dulo.divide();
         dulo
@@ -199,7 +197,7 @@ impl Policy for Dulo {
 
     /// Linux's readahead sets no bit: this use does what the read of a missing page would have done.
     fn first_use<C: Caller>(&mut self, reference: &Reference, _: &mut C) {
-        if !self.linux {
+        if self.stack.active.is_none() {
             self.hit(reference);
         }
     }
@@ -237,7 +235,7 @@ impl Policy for Dulo {
         self.capacity = capacity;
         self.stack.set_capacity(capacity);
         if let Some(trials) = &mut self.trials {
-            trials.set_capacity(capacity, &self.disk);
+            trials.set_capacity(capacity, share(self.bank_part, capacity, self.page_size), &self.disk);
         }
         self.divide();
         self.stack.settle(&self.disk);
@@ -279,6 +277,11 @@ impl Dulo {
         };
         self.stack.divide(correlation_max, pages(self.bank_part).min(self.capacity / 2).max(1));
     }
+}
+
+/// The share of a cache that a part is.
+fn share(part: Part, capacity: u32, page_size: u64) -> f64 {
+    f64::from(part.pages(capacity, page_size)) / f64::from(capacity)
 }
 
 #[cfg(test)]

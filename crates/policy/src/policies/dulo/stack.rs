@@ -11,7 +11,7 @@ use forebay_basis::Place;
 use std::sync::Arc;
 
 /// By how many blocks the correlation buffer's limit changes at a miss, or Linux's inactive list is made longer: so that no step is long.
-const STEP: u32 = 64;
+pub(super) const STEP: u32 = 64;
 
 /// In which list a block is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Disk {
     }
 }
 
-/// A stack of so many frames.
+/// DULO's stack: `capacity` frames, in three lists, or four with Linux's active one.
 #[derive(Debug)]
 pub(super) struct Stack {
     /// The resident pages have one, which is their number in all that follows.
@@ -121,12 +121,12 @@ impl Stack {
         self.reserve(self.slots.pages());
     }
 
-    /// Sets the most of the buffer and the bank, which take effect with the next block that enters.
+    /// Sets the limits of the buffer and the bank. Lists that are too long become shorter in [`settle`](Self::settle).
     pub(super) fn divide(&mut self, correlation_max: u32, bank_max: u32) {
         (self.correlation_max, self.bank_max) = (correlation_max, bank_max);
     }
 
-    /// The buffer is to have this many pages: it becomes smaller step by step, and larger as blocks enter while the section drains.
+    /// Moves the buffer's limit to `wanted` pages: down by [`STEP`] at most, up at once. A larger buffer fills with the blocks that enter while the section drains.
     pub(super) fn approach(&mut self, wanted: u32) {
         self.correlation_max = wanted.max(self.correlation_max.saturating_sub(STEP));
     }
@@ -152,7 +152,7 @@ impl Stack {
         self.enter(slot, disk);
     }
 
-    /// Evicts a page, the first that is not refused: says which, and where it lies.
+    /// Evicts the first page that is not refused. Returns the page and where it lies.
     pub(super) fn evict(&mut self, disk: &Disk, mut offer: impl FnMut(u32) -> bool) -> Option<(u32, Place)> {
         self.refill_inactive(disk);
         let drains = self.active.is_none() && self.eviction.len() > self.section();
@@ -181,7 +181,7 @@ impl Stack {
         evicted
     }
 
-    /// The caller drops a page: says where it lies, if it is in the stack.
+    /// Drops a page. Returns where it lies, if it is in the stack.
     pub(super) fn remove(&mut self, page: u32) -> Option<Place> {
         let slot = self.slots.of(page)?;
         match (self.nodes[slot].at, &mut self.active) {
@@ -266,7 +266,7 @@ impl Stack {
     /// `refill_inactive_zone`: pages that have not been used lately come to the top of the inactive list.
     fn refill_inactive(&mut self, disk: &Disk) {
         let (inactive, section) = (self.inactive(), self.section());
-        let due = self.active.as_mut().map_or(0, |active| active.due(inactive, section, STEP));
+        let due = self.active.as_mut().map_or(0, |active| active.due(inactive, section));
         for _ in 0..due {
             self.deactivate(disk);
         }

@@ -8,21 +8,22 @@
 //!            '-----------------------------------------------------------------> the cache
 //! ```
 //!
-//! No fixed size is right everywhere. A large section wins where random blocks come again. It loses where a loop just fits into LRU: each block of a sequence that went early is
-//! missed, one after the other, if they come again in another order.
+//! No fixed size is right everywhere. A large section wins where random blocks are used again. It loses where a loop just fits into LRU: if the blocks of a sequence that left
+//! early are used again in another order, each costs a seek.
 //!
 //! - **Extents of 8 neighbours are sampled, not blocks**, so that sequences survive. One extent in eight is; in caches of less than 2,048 frames one in four, which
 //!   takes 90 KB more at the most; and in caches of 65,536 frames and more as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication.
 //! - A seek is a miss whose block does not follow the one that the trial fetched before. Timestamps are those of the cache's own block table.
 //! - Seeks count less the older they are: half after six times as many sampled references as a trial has frames.
-//! - Until there is reason for another size, the section has 45 % of the cache. Another is taken when it has saved more seeks than chance may: 0.3 times the root of what the
-//!   present one cost.
+//! - The section begins with 45 % of the cache. Another size is taken when it has saved more seeks than chance explains: 0.3 times the root of the seeks of the present one.
 //!
 //! Why three: five (with 25 and 75 %) took two thirds more memory and time, and gave the same within 0.3 points of the mean. The constants were chosen on the four traces of
 //! disks in `papers/dulo/README.md`, which says how little they matter, and where.
 //!
-//! The trials know blocks by their places and not by the cache's page numbers, which other pages get once theirs have left. All that they have is reserved beforehand. For hostile
-//! places the table of blocks is seeded; each reference looks up one, and evicts one at most in each trial.
+//! The trials know blocks by their places. Page numbers would not do: another page gets a number once its page has left the cache.
+//!
+//! Every operation ends and stays fast for hostile places: the table of blocks is hashed with a seed, and each reference looks up one block and evicts one at most in each trial.
+//! Memory is reserved beforehand. The table alone may double once: when trials hold different blocks, and removals have used up its free entries.
 
 use super::sequence::Rules;
 use super::stack::{Disk, Stack};
@@ -37,20 +38,21 @@ const LEAST_PAGES: u32 = 16;
 const FIRST: usize = 1;
 /// Blocks of an extent, as a power of two.
 const EXTENT_BITS: u32 = 3;
-/// The least frames of a trial, if the cache has eight times as many; and the least part of the extents that is left out, as a power of two.
+/// The frames of a trial are from this up to twice as many, in caches that are large enough.
 const FRAMES: u32 = 4096;
+/// At most one extent of 2^LEAST_BITS is sampled, so that the trials' memory stays small.
 const LEAST_BITS: u32 = 3;
-/// In caches of fewer frames it is one less: their trials are small.
+/// Caches of fewer frames sample twice as much: their trials are small anyway.
 const SMALL: u32 = 2048;
-/// Sizes are compared, and seeks decay, so many times while as many references pass as a trial has frames.
+/// How often trials are compared, and their seeks decay, during as many sampled references as a trial has frames.
 const TURNS: u32 = 256;
-/// After how many frames' references a seek counts half.
+/// The half-life of a seek, in sampled references for each frame of a trial.
 const HALF: f64 = 6.0;
-/// What must have been saved, times the root of the seeks.
+/// How much better another trial must be: this many times the root of the present one's seeks.
 const CHANCE: f64 = 0.3;
 
-/// The pages of the correlation buffer that leave so large a section.
-pub(super) fn buffer(capacity: u32, share: f64) -> u32 {
+/// The pages of the correlation buffer beside a section with this share of the cache.
+fn buffer(capacity: u32, share: f64) -> u32 {
     let least = LEAST_PAGES.min(capacity / 2).max(1);
     capacity - ((f64::from(capacity) * share) as u32).max(least)
 }
@@ -77,7 +79,7 @@ impl Blocks {
         Self { numbers: HashMap::new(), holders: Vec::new(), unused: Vec::new() }
     }
 
-    /// So many blocks may be held at once.
+    /// Makes room for `blocks` blocks that are held at once.
     fn reserve(&mut self, blocks: u32) {
         let from = self.holders.len() as u32;
         if blocks > from {
@@ -117,12 +119,13 @@ pub(super) struct Trials {
     blocks: Blocks,
     /// The trial whose section the cache's approaches.
     best: usize,
-    /// One extent of 2^bits is sampled, and a trial has so many frames.
+    /// One extent of 2^`bits` is sampled; each trial has `frames` frames.
     bits: u32,
     frames: u32,
     /// Sampled references until sizes are compared.
     left: u32,
     rules: Rules,
+    /// The bank's share of the cache, and of each trial.
     bank: f64,
 }
 
@@ -156,8 +159,9 @@ impl Trials {
         buffer(capacity, SHARES[self.best])
     }
 
-    /// The cache has another capacity. What is taken stays so; where another part of the extents is to be sampled, nothing else is known any more.
-    pub(super) fn set_capacity(&mut self, capacity: u32, disk: &Disk) {
+    /// Sets the cache's capacity, and the bank's share of it. The chosen section stays. Where another part of the extents is to be sampled the trials begin anew.
+    pub(super) fn set_capacity(&mut self, capacity: u32, bank: f64, disk: &Disk) {
+        self.bank = bank;
         let frames = (capacity >> bits(capacity)).max(1);
         if bits(capacity) != self.bits {
             *self = Self { best: self.best, ..Self::new(capacity, self.rules, self.bank) };
@@ -175,7 +179,7 @@ impl Trials {
         }
     }
 
-    /// A page is referenced whose block, which lies here, the cache holds or has just fetched.
+    /// A block is referenced that the cache holds or has just fetched.
     pub(super) fn reference(&mut self, place: Place, disk: &Disk) {
         if !is_sampled(place, self.bits) {
             return;
@@ -213,7 +217,7 @@ impl Trials {
         self.trials.iter_mut().for_each(|trial| trial.seeks *= kept);
     }
 
-    /// The section that is taken, in percent of the cache, and by how many percent its seeks are fewer than those of the section that is nearly LRU.
+    /// Shows the chosen section, and by how many percent its seeks are fewer than those of the smallest section.
     pub(super) fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         let [lru, best] = [0, self.best].map(|trial| self.trials[trial].seeks);
         show("section tried best, percent", 100.0 * SHARES[self.best]);
