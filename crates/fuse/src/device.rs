@@ -12,6 +12,7 @@ use crate::credentials::as_writer;
 use crate::descriptors::Descriptors;
 use crate::inode::{Inode, Tree, attributes, proc_path};
 use crate::last_change::{Below, LastChange};
+use crate::lying::Lying;
 use crate::protocol::UnderWay;
 use crate::recent::{Closable, Recent};
 use forebay_pool::WriteMode;
@@ -23,7 +24,7 @@ use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 /// How far the file below may stay behind before it is made longer at once: so a length that it cannot have is refused in time.
 const BEHIND: u64 = 64 << 20;
@@ -47,6 +48,8 @@ pub(crate) struct Files {
     pub(crate) idle: Recent<LowerFile>,
     /// Those that were handed over and are not on the disk yet.
     pub(crate) behind: Behind,
+    /// Where they lie on their disks, if the policy goes by that.
+    pub(crate) lying: Option<Arc<Lying>>,
     /// One that is known no more was not made durable.
     pub(crate) forgotten: AtomicBool,
 }
@@ -67,6 +70,8 @@ pub(crate) struct LowerFile {
     me: Weak<LowerFile>,
     files: Arc<Files>,
     inode: Arc<Inode>,
+    /// Its number in the pool, from when it has one.
+    object: OnceLock<u32>,
     name: RwLock<Arc<str>>,
     descriptors: Mutex<Option<Arc<Descriptors>>>,
     used: AtomicBool,
@@ -117,6 +122,7 @@ impl LowerFile {
             me: Weak::clone(me),
             files: Arc::clone(files),
             inode: Arc::clone(inode),
+            object: OnceLock::new(),
             name: RwLock::new(name.into()),
             descriptors: Mutex::new(Some(Arc::new(descriptors))),
             used: AtomicBool::new(true),
@@ -146,6 +152,25 @@ impl LowerFile {
 
     pub(crate) fn inode(&self) -> &Arc<Inode> {
         &self.inode
+    }
+
+    /// Its disk's number.
+    pub(crate) fn disk(&self) -> u32 {
+        self.inode.place.0 as u32
+    }
+
+    /// It has this number in the pool.
+    pub(crate) fn enter_pool(&self, object: u32) {
+        if let (Some(lying), Some(me)) = (&self.files.lying, self.me.upgrade()) {
+            lying.enter(*self.object.get_or_init(|| object), &me);
+        }
+    }
+
+    /// Blocks of it were given up.
+    fn lies_elsewhere(&self) {
+        if let (Some(lying), Some(&object)) = (&self.files.lying, self.object.get()) {
+            lying.forget(object);
+        }
     }
 
     fn descriptors(&self, write: bool) -> io::Result<Arc<Descriptors>> {
@@ -406,6 +431,9 @@ impl LowerFile {
 
 impl Drop for LowerFile {
     fn drop(&mut self) {
+        if let (Some(lying), Some(&object)) = (&self.files.lying, self.object.get()) {
+            lying.leave(object, self);
+        }
         if self.is_synced() || self.inode.is_deleted() {
             return;
         }
@@ -455,6 +483,9 @@ impl Device for LowerFile {
             self.failed_sync.store(0, Ordering::SeqCst);
         }
         let below = self.last_change.size();
+        if length < below {
+            self.lies_elsewhere();
+        }
         let set = if length < below.max(self.reserved.load(Ordering::Acquire)) {
             self.reserved.store(length, Ordering::Release);
             self.change(false, |descriptors| {

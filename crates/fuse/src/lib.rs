@@ -31,6 +31,7 @@ mod hints;
 mod inode;
 mod ioctl;
 mod last_change;
+mod lying;
 mod managing;
 mod mapped;
 mod mount;

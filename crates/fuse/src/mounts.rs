@@ -1,10 +1,12 @@
 //! The mounts of one pool, and what they have in common: its frames and its policy, owners, and the rules of managers.
 
 use crate::error::Error;
+use crate::lying::Lying;
 use crate::mapped::Mapped;
 use crate::mount::{Mount, Options};
 use crate::place;
 use crate::shared::Shared;
+use forebay_extents::{Asked, Extents};
 use forebay_owning::{InForce, Rules};
 use forebay_policy::managers::Rule;
 use forebay_pool::{Owner, Pool, Volume};
@@ -15,6 +17,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wea
 pub struct Mounts {
     pub(crate) pool: Arc<Pool>,
     pub(crate) rules: Arc<RwLock<Rules>>,
+    /// Where their files lie, if the policy goes by that.
+    pub(crate) lying: Option<Arc<Lying>>,
     /// Which have copies of pages in the kernel.
     mapped: Arc<RwLock<Vec<Weak<Mapped>>>>,
     all: All,
@@ -35,7 +39,19 @@ impl Mounts {
         if !pool.on_leave(left) {
             return Err(Error::Usage("a pool is for one set of mounts".to_owned()));
         }
-        Ok(Self { pool, rules: Arc::new(RwLock::new(Rules::new(rules))), mapped, all: Arc::default() })
+        let rules = Arc::new(RwLock::new(Rules::new(rules)));
+        Ok(Self { pool, rules, lying: None, mapped, all: Arc::default() })
+    }
+
+    /// The pool's policy goes by what `extents` says of where files lie ([`Spec::layout`](forebay_policy::Spec::layout)), and the mounts have that found. Before any is added.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn with_extents(self, extents: Arc<Extents>, asked: Asked) -> Result<Self, Error> {
+        let page = u64::from(self.pool.statistics().page_size);
+        let lying = Lying::start(extents, asked, page);
+        let failed = |source| Error::System { what: "no thread to find where files lie".to_owned(), source };
+        Ok(Self { lying: Some(lying.map_err(failed)?), ..self })
     }
 
     /// Whether these sources can be shown at these mount points, all at a time.

@@ -106,6 +106,7 @@ impl Object {
         let watched = AtomicU32::new(watch.map_or(0, |watch| watch.file(&file.name())));
         let config = VolumeConfig { name: file.name().to_string(), ..config.clone() };
         let volume = pool.attach(files.device(&file), config);
+        file.enter_pool(volume.id());
         let (mapped, resting) = (AtomicBool::new(false), AtomicBool::new(false));
         let (fresh, shape) = (AtomicBool::new(made), RwLock::new(()));
         Ok(Arc::new(Self {

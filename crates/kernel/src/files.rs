@@ -1,10 +1,10 @@
 //! Steered files: each is a volume of the pool, known by its inode and by its number there. Those of a scope with a share have it together.
 
-use crate::extents::Extents;
 use crate::managing::Managed;
 use crate::steered::Steered;
 use crate::watch::FileId;
 use foldhash::fast::RandomState;
+use forebay_extents::Extents;
 use forebay_pool::device::Device;
 use forebay_pool::{Pool, Together, Volume, VolumeConfig};
 use hashbrown::HashTable;

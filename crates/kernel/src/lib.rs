@@ -15,7 +15,7 @@
 //!   later         pages that could not leave yet
 //!   writeout      dirty ones of them are written
 //!   files         steered files as volumes of the pool, and the shares that they have together
-//!     extents     where they lie on their disks, for a policy that goes by it
+//!     finding     where they lie on their disks, for a policy that goes by it
 //!   managing      the owners of uses, and the managers of these uses
 //!     said        what attributes of files say of that
 //!   hinted        what is said of a file's uses to come
@@ -40,9 +40,9 @@ mod budget;
 mod common;
 mod descriptors;
 mod error;
-mod extents;
 mod file_system;
 mod files;
+mod finding;
 mod hinted;
 mod later;
 mod limits;
@@ -63,7 +63,6 @@ mod writeout;
 
 pub use common::Common;
 pub use error::Error;
-pub use extents::Extents;
 pub use hinted::ReadAhead;
 pub use limits::Limits;
 pub use scopes::{Scope, check, devices};

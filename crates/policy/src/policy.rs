@@ -329,11 +329,13 @@ pub struct Uses {
     pub place: bool,
     /// Owner and operation.
     pub request: bool,
+    /// The disk's block numbers, where a [`Layout`] tells them.
+    pub layout: bool,
 }
 
 impl Uses {
     /// The page alone.
-    pub const PAGE: Self = Self { place: false, request: false };
+    pub const PAGE: Self = Self { place: false, request: false, layout: false };
 }
 
 /// What a policy is made from.

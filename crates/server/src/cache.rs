@@ -6,7 +6,7 @@ use crate::options::ServiceOptions;
 use forebay_basis::show_bytes;
 use forebay_model::Model;
 use forebay_model::presets::{Named, NoDevice};
-use forebay_policy::{Spec, registry};
+use forebay_policy::{Layout, Spec, registry};
 use forebay_pool::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, Pool};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -98,9 +98,11 @@ impl ServiceOptions {
         self.page.map_or(4096, |page| page.0)
     }
 
-    /// The cache of a service that has one.
-    pub(crate) fn shared_cache(&self) -> Result<Cache, Error> {
-        Cache::new(SHARED, self.cache_config()?)
+    /// The cache of a service that has one. `layout`: where what it caches lies on disks, if the policy goes by that.
+    pub(crate) fn shared_cache(&self, layout: Option<Arc<dyn Layout>>) -> Result<Cache, Error> {
+        let mut config = self.cache_config()?;
+        config.policy.layout = layout;
+        Cache::new(SHARED, config)
     }
 
     fn cache_config(&self) -> Result<Config, Error> {

@@ -6,6 +6,7 @@ mod durability;
 #[path = "../../../pool/tests/all/forecast.rs"]
 mod forecast;
 mod hints;
+mod lying;
 mod made;
 mod managers;
 mod mounted;

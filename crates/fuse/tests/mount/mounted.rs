@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+use forebay_extents::{Asked, Extents};
 use forebay_fuse::{Mount, Mounts, Options};
 use forebay_policy::Spec;
 use forebay_pool::{Config, Pool};
@@ -43,6 +44,16 @@ impl Mounted {
     /// The same of what another mount has left.
     #[track_caller]
     pub(crate) fn over(folder: tempfile::TempDir, change: impl FnOnce(&mut Options, &mut Config)) -> Option<Self> {
+        Self::knowing(None, folder, change)
+    }
+
+    /// The same, with a policy that goes by where files lie.
+    #[track_caller]
+    pub(crate) fn knowing(
+        extents: Option<(Arc<Extents>, Asked)>,
+        folder: tempfile::TempDir,
+        change: impl FnOnce(&mut Options, &mut Config),
+    ) -> Option<Self> {
         if !can_mount() {
             return None;
         }
@@ -53,7 +64,10 @@ impl Mounted {
         let mut config = Config::new(1 << 20, Spec::parse("lru").expect("a policy"));
         change(&mut options, &mut config);
         let pool = Arc::new(Pool::new(config).expect("a pool"));
-        let mounts = Mounts::new(Arc::clone(&pool), Vec::new()).expect("a pool for mounts");
+        let mut mounts = Mounts::new(Arc::clone(&pool), Vec::new()).expect("a pool for mounts");
+        if let Some((extents, asked)) = extents {
+            mounts = mounts.with_extents(extents, asked).expect("a thread");
+        }
         let mount = mounts.add(options, || {}).expect("a mount");
         Some(Self { mount, mounts, pool, folder })
     }

@@ -27,9 +27,9 @@ use crate::budget::Budget;
 use crate::common::{Common, Side};
 use crate::descriptors::Descriptors;
 use crate::error::Error;
-use crate::extents::{Extents, Finding};
 use crate::file_system::check_rights;
 use crate::files::Files;
+use crate::finding::Finding;
 use crate::later::Later;
 use crate::limits::Limits;
 use crate::managing::Managing;
@@ -43,6 +43,7 @@ use asked::Shared;
 pub use asked::Steering;
 pub use finder::Finder;
 use forebay_basis::Operation;
+use forebay_extents::{Asked, Extents};
 use forebay_owning::{Owners, Processes};
 use forebay_policy::managers::Rule;
 use forebay_pool::{Share, Together};
@@ -116,7 +117,7 @@ pub struct Options {
     /// A recorder, which is called for each use.
     pub users: Option<Box<dyn Users>>,
     /// What the pool's policy asks where files lie, if it asks at all.
-    pub extents: Option<Arc<Extents>>,
+    pub extents: Option<(Arc<Extents>, Asked)>,
     /// Whose uses are one owner's.
     pub owners: Owners,
     /// Who manages, where the policy has managers; the first that fits holds.
@@ -200,8 +201,12 @@ impl State {
         }
         Ok(Self {
             watch,
-            files: Files::new(&pool, shares::by_scope(&options, shares), options.extents.clone()),
-            finding: options.extents.map(Finding::new),
+            files: Files::new(
+                &pool,
+                shares::by_scope(&options, shares),
+                options.extents.as_ref().map(|(extents, _)| Arc::clone(extents)),
+            ),
+            finding: options.extents.map(|(extents, asked)| Finding::new(extents, asked)),
             managing: Managing::new(&pool, Processes::new(options.owners), options.rules),
             descriptors: Descriptors::default(),
             steered: Steered::new(common, Side::Files)?,

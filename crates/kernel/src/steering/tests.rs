@@ -44,7 +44,7 @@ fn state(policy: &str, directory: &Path) -> State {
 }
 
 fn state_of(policy: &str, options: Options) -> State {
-    let pool = pool(policy, options.extents.clone().map(|extents| extents as _));
+    let pool = pool(policy, options.extents.as_ref().map(|(extents, _)| Arc::clone(extents) as _));
     let shares = shares::make(&pool, &options).expect("they fit");
     let mut state = State::new(Common::new(pool).expect("its only user"), options, &shares, &Shared::new(CACHE, None))
         .expect("a state");
@@ -360,8 +360,9 @@ fn a_file_of_several_names_is_known_as_such_while_a_walk_finds_it() {
 fn dulo_learns_where_files_lie_and_that_one_was_cut() {
     let Some(folder) = folder() else { return };
     let file = cold(folder.path().join("file"), FILE);
-    let (scopes, extents) = (vec![Scope::Directory(folder.path().to_owned())], Extents::new(CACHE));
-    let mut state = state_of("dulo", Options { scopes, extents: Some(Arc::clone(&extents)), ..Options::default() });
+    let (scopes, (extents, asked)) = (vec![Scope::Directory(folder.path().to_owned())], Extents::new(CACHE));
+    let mut state =
+        state_of("dulo", Options { scopes, extents: Some((Arc::clone(&extents), asked)), ..Options::default() });
     let read = |state: &mut State, page: u64| {
         file.read_exact_at(&mut [0; 1], page * PAGE).expect("a read");
         state.turn(Instant::now());

@@ -171,7 +171,7 @@ impl Policy for LruSp {
                 default: "0",
             },
         ],
-        uses: Uses { place: true, request: true },
+        uses: Uses { place: true, request: true, ..Uses::PAGE },
         ghosts: 1,
         bytes_per_page: 20 + Groups::BYTES_PER_PAGE + Groups::BYTES_PER_FILE,
         ..Info::PLAIN

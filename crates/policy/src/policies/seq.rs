@@ -148,7 +148,7 @@ impl Policy for Seq {
                 default: "64",
             },
         ],
-        uses: Uses { place: true, request: false },
+        uses: Uses { place: true, ..Uses::PAGE },
         ghosts: 0,
         bytes_per_page: 26,
         ..Info::PLAIN

@@ -99,7 +99,7 @@ impl Policy for WTinyLfu {
                 default: "off",
             },
         ],
-        uses: Uses { place: true, request: false },
+        uses: Uses { place: true, ..Uses::PAGE },
         ghosts: 0,
         bytes_per_page: 32,
         ..Info::PLAIN

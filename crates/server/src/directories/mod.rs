@@ -22,6 +22,7 @@ use crate::signals::{self, Request};
 use crate::words::Size;
 use forebay_basis::Operation;
 use forebay_basis::show_bytes;
+use forebay_extents::Extents;
 use forebay_fuse::{Mounts, Watch};
 use forebay_owning::Managers;
 use forebay_pool::VolumeStatistics;
@@ -45,7 +46,9 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     of_cache.check_memory(memory::limit())?;
     memory::keep_no_large_blocks();
     let mut beside = Beside::bind(&options.service.beside)?;
-    let cache = Arc::new(of_cache.shared_cache()?);
+    // Read by policies that go by the disk's block numbers alone.
+    let lie = of_cache.policy().info.uses.layout.then(|| Extents::new(of_cache.cache_size() / of_cache.page_size()));
+    let cache = Arc::new(of_cache.shared_cache(lie.as_ref().map(|(extents, _)| Arc::clone(extents) as _))?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     if options.manager_socket.is_some() {
         manager_socket::check(&cache.pool, options.owners.unwrap_or_default())?;
@@ -63,6 +66,10 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     let disk = delay.as_deref().map(SharedDisk::new);
     let planned = options.mounts.iter().map(|mount| options.of_mount(mount, disk.as_ref(), &frame.recorder)).collect();
     let mounts = Mounts::new(Arc::clone(&cache.pool), rules)?;
+    let mounts = match lie {
+        Some((extents, asked)) => mounts.with_extents(extents, asked)?,
+        None => mounts,
+    };
     let patience = options.service.patience();
     // Whoever listens may have gone.
     let unmounted = move || {

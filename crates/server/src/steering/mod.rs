@@ -50,7 +50,8 @@ use crate::steering::recording::{Ender, Held, Recording};
 use crate::steering::shares::{ShareOptions, check_fit};
 use crate::words::{Room, Size};
 use forebay_basis::show_bytes;
-use forebay_kernel::{Common, Counts, Extents, ReadAhead, Scope, Steering};
+use forebay_extents::Extents;
+use forebay_kernel::{Common, Counts, ReadAhead, Scope, Steering};
 use forebay_owning::Managers;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -177,7 +178,7 @@ fn watch(
     let follow = options.limits()?;
     let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
     check_fit(&options.shares, options.cache_size())?;
-    let extents = Extents::new(options.cache_size() / PAGE);
+    let (extents, asked) = Extents::new(options.cache_size() / PAGE);
     let (cache, most) = options.make_cache(Some(Arc::clone(&extents) as _))?;
     let only_users = recording.is_some();
     let limit = recording.as_ref().and_then(|recording| recording.limit);
@@ -192,7 +193,7 @@ fn watch(
     let owners = owners.into();
     let observe = options.observe;
     let shares = options.shared();
-    let extents = Some(extents);
+    let extents = Some((extents, asked));
     let name = options.name(program.as_ref());
     let common = Common::new(Arc::clone(&cache.pool))?;
     let of_kernel =

@@ -34,7 +34,7 @@
 //!   the correlation buffer.
 //! - The block table's nodes have 64 entries, not 512, and its global directory is a B-tree: several disks or
 //!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
-//! - In front of a file system (`forebay steer`) block numbers are the disk's, as far as they are known. A block that has no place on the disk yet,
+//! - In front of a file system (`forebay steer`, `forebay mount`) block numbers are the disk's, as far as they are known. A block that has no place on the disk yet,
 //!   as it has not been written, has its place in the file instead: file systems lay out neighbours together. The paper has such pages
 //!   be random. Timestamps are kept by places in files, so they outlive a change of the layout. `numbers=file` knows no disk.
 //! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do. Of objects nothing else
@@ -134,7 +134,7 @@ impl Policy for Dulo {
                 default: "disk",
             },
         ],
-        uses: Uses { place: true, request: false },
+        uses: Uses { place: true, layout: true, ..Uses::PAGE },
         bytes_per_page: 128,
         // The block table's size follows the number of pages.
         needs_footprint: true,

@@ -186,7 +186,7 @@ impl Policy for Ubm {
         title: "UBM: partitions for sequential, looping and other references, sized by marginal gain",
         paper: "J. M. Kim et al., A Low-Overhead High-Performance Unified Buffer Management Scheme that Exploits Sequential and Looping References, OSDI 2000",
         parameters: parameters::PARAMETERS,
-        uses: Uses { place: true, request: false },
+        uses: Uses { place: true, ..Uses::PAGE },
         ghosts: 1,
         bytes_per_page: 144,
         // The table of runs is by place.

@@ -1,0 +1,192 @@
+//! Where files lie on their disks (FIEMAP), for a policy that goes by block numbers.
+//!
+//! ```text
+//!   policy --on_disk--> Extents --Asked--> whoever has the files opens them, and asks the file system by `runs_of`
+//!                          ^-----found------------'
+//! ```
+//!
+//! A file system may hold a file's lock for as long as a write takes, and FIEMAP waits for that lock. So a thread of its own asks, and until it has the answer the
+//! policy goes by places in files. An extent takes 24 bytes. A file is asked for again when what is known of it is old, and when a block is not in it: that may have been written since.
+
+mod fiemap;
+
+pub use fiemap::runs_of;
+
+use foldhash::fast::RandomState;
+use forebay_basis::Place;
+use forebay_policy::Layout;
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A block that is in no known extent is looked for again after this.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Files are moved, and share extents, without an event.
+const OLD: Duration = Duration::from_secs(30);
+/// There is room for one extent, and one file, for every four pages of the cache, and for 1,024 more of each.
+const PAGES_AN_EXTENT: u64 = 4;
+const FEWEST: usize = 1024;
+
+/// Pages of a file that lie side by side: the first, how many, and the block of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    first: u64,
+    pages: u64,
+    block: u64,
+}
+
+/// What is known of a file.
+#[derive(Debug)]
+struct Lies {
+    /// Its disk's number, inverted: the numbers of files begin at 0.
+    disk: u32,
+    runs: Box<[Run]>,
+    /// When that was found.
+    at: Instant,
+    /// It is being asked for.
+    asked: bool,
+}
+
+impl Lies {
+    /// It is being asked for the first time.
+    fn new() -> Self {
+        Self { disk: 0, runs: Box::default(), at: Instant::now(), asked: true }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    files: HashMap<u32, Lies, RandomState>,
+    runs: usize,
+}
+
+/// The files that are asked for, by their numbers in the pool. An answer may be that nothing is found.
+pub type Asked = Receiver<u32>;
+
+/// Where files lie, as far as it is known.
+#[derive(Debug)]
+pub struct Extents {
+    known: Mutex<Known>,
+    asks: Sender<u32>,
+    most: usize,
+}
+
+impl Extents {
+    /// Nothing is known, of files of which this many pages may be in the cache.
+    pub fn new(pages: u64) -> (Arc<Self>, Asked) {
+        let most = usize::try_from(pages / PAGES_AN_EXTENT).unwrap_or(usize::MAX).saturating_add(FEWEST);
+        let (asks, asked) = channel();
+        (Arc::new(Self { known: Mutex::default(), asks, most }), asked)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bytes that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let known = self.known();
+        known.files.capacity() * size_of::<(u32, Lies)>() + known.runs * size_of::<Run>()
+    }
+
+    /// A file is going to be used: it is asked for, if nothing is known of it.
+    pub fn expect(&self, object: u32) {
+        self.known().files.entry(object).or_insert_with(|| {
+            self.ask(object);
+            Lies::new()
+        });
+    }
+
+    /// A file has gone, or its blocks have.
+    pub fn forget(&self, object: u32) {
+        let mut known = self.known();
+        if let Some(lies) = known.files.remove(&object) {
+            known.runs -= lies.runs.len();
+        }
+    }
+
+    /// A file that was asked for lies there, on the disk of this number.
+    pub fn found(&self, object: u32, disk: u32, runs: Box<[Run]>) {
+        self.forget(object);
+        let mut known = self.known();
+        if known.runs + runs.len() > self.most || known.files.len() >= self.most {
+            // All is found again as it is asked for.
+            *known = Known::default();
+        }
+        if runs.len() <= self.most {
+            known.runs += runs.len();
+            known.files.insert(object, Lies { disk: !disk, runs, at: Instant::now(), asked: false });
+        }
+    }
+
+    fn ask(&self, object: u32) {
+        // Whoever answers may have gone.
+        let _ = self.asks.send(object);
+    }
+}
+
+impl Layout for Extents {
+    fn on_disk(&self, place: Place) -> Option<Place> {
+        let mut known = self.known();
+        let mut is_new = false;
+        let lies = known.files.entry(place.object).or_insert_with(|| {
+            is_new = true;
+            Lies::new()
+        });
+        let after = lies.runs.partition_point(|run| run.first <= place.block);
+        let run = after.checked_sub(1).map(|index| lies.runs[index]);
+        let run = run.filter(|run| place.block - run.first < run.pages);
+        let age = if lies.asked { Duration::ZERO } else { lies.at.elapsed() };
+        if is_new || age >= if run.is_some() { OLD } else { AGAIN } {
+            lies.asked = true;
+            self.ask(place.object);
+        }
+        run.map(|run| Place { object: lies.disk, block: run.block + (place.block - run.first) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(block: u64) -> Place {
+        Place { object: 7, block }
+    }
+
+    #[test]
+    fn what_is_known_is_answered_and_the_rest_asked_for_once() {
+        let (extents, asked) = Extents::new(0);
+        let asked = || asked.try_iter().collect::<Vec<_>>();
+        assert_eq!((extents.on_disk(at(3)), extents.on_disk(at(4))), (None, None));
+        extents.expect(7);
+        assert_eq!(asked(), [7]);
+        let run = |first, pages, block| Run { first, pages, block };
+        extents.found(7, 5, [run(2, 3, 100), run(8, 1, 50)].into());
+        let found = |block| extents.on_disk(at(block)).map(|place| (place.object, place.block));
+        assert_eq!([1, 2, 4, 5, 8, 9].map(found), [None, Some((!5, 100)), Some((!5, 102)), None, Some((!5, 50)), None]);
+        extents.expect(7);
+        assert!(asked().is_empty(), "it was found a moment ago");
+        extents.known().files.get_mut(&7).expect("it is known").at -= AGAIN;
+        assert!(found(2).is_some() && asked().is_empty());
+        assert!(found(5).is_none() && found(6).is_none());
+        assert_eq!(asked(), [7]);
+        assert!(found(2).is_some(), "what was known holds meanwhile");
+        extents.forget(7);
+        assert_eq!((found(2), asked()), (None, vec![7]));
+    }
+
+    #[test]
+    fn there_is_room_for_some() {
+        let (extents, _asked) = Extents::new(0);
+        for object in 0..10_000 {
+            extents.found(object, 0, [Run { first: 0, pages: 1, block: 0 }].into());
+        }
+        let known = extents.known();
+        assert!(known.files.len() <= FEWEST && known.runs == known.files.len(), "{}", known.files.len());
+        drop(known);
+        extents.found(1, 0, vec![Run { first: 0, pages: 1, block: 0 }; FEWEST + 1].into());
+        assert!(extents.on_disk(Place { object: 1, block: 0 }).is_none(), "one alone may be too many");
+        assert!(extents.bytes() < 1 << 20);
+    }
+}

@@ -1,0 +1,78 @@
+//! Where the files of mounts lie on their disks, for a policy that goes by block numbers.
+//!
+//! A thread of its own asks for them: the answer may wait for a write, or for storage. Files are asked for as they are opened, so that it is known before the policy
+//! needs it, and again when [`Extents`] takes what it knows for old.
+
+use crate::device::LowerFile;
+use foldhash::fast::RandomState;
+use forebay_extents::{Asked, Extents, runs_of};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The files in the pool, and where they lie.
+pub(crate) struct Lying {
+    extents: Arc<Extents>,
+    page: u64,
+    /// By their numbers in the pool.
+    files: Mutex<HashMap<u32, Weak<LowerFile>, RandomState>>,
+}
+
+impl Lying {
+    /// Has files of which pages of so many bytes are cached asked for, until nobody needs the answers.
+    pub(crate) fn start(extents: Arc<Extents>, asked: Asked, page: u64) -> io::Result<Arc<Self>> {
+        let lying = Arc::new(Self { extents, page, files: Mutex::default() });
+        let of = Arc::downgrade(&lying);
+        let answer = move || {
+            for object in asked {
+                let Some(lying) = of.upgrade() else { return };
+                lying.find(object);
+            }
+        };
+        std::thread::Builder::new().name("extents".to_owned()).spawn(answer)?;
+        Ok(lying)
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<u32, Weak<LowerFile>, RandomState>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A file has this number in the pool.
+    pub(crate) fn enter(&self, object: u32, file: &Arc<LowerFile>) {
+        self.files().insert(object, Arc::downgrade(file));
+        // What was known is of the file that had the number before.
+        self.extents.forget(object);
+        self.extents.expect(object);
+    }
+
+    /// A file has gone from the pool. Another one may have its number already.
+    pub(crate) fn leave(&self, object: u32, file: *const LowerFile) {
+        let mut files = self.files();
+        if files.get(&object).is_some_and(|known| std::ptr::eq(known.as_ptr(), file)) {
+            files.remove(&object);
+            self.extents.forget(object);
+        }
+    }
+
+    /// Blocks of a file were given up.
+    pub(crate) fn forget(&self, object: u32) {
+        self.extents.forget(object);
+    }
+
+    fn find(&self, object: u32) {
+        let Some(file) = self.files().get(&object).and_then(Weak::upgrade) else {
+            self.extents.forget(object);
+            return;
+        };
+        let runs = file.open_below().and_then(|descriptors| runs_of(&descriptors.main, self.page));
+        let runs = runs.unwrap_or_else(|error| {
+            tracing::debug!("{}: where it lies is not known: {error}", file.name());
+            Box::default()
+        });
+        let files = self.files();
+        // Its number may be another's by now.
+        if files.get(&object).is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&file))) {
+            self.extents.found(object, file.disk(), runs);
+        }
+    }
+}
