@@ -291,7 +291,7 @@ def options(doc, *, delay, policies, sizes=""):
     parser.set_defaults(rounds=3)
     parser.add_argument("--times", type=int, default=1, help="times the memory of programs: 16 is as much as gnuplot and the matrix had in the papers")
     parser.add_argument("--forecast", action="store_true", help="record each use of memory by valgrind, and forecast the faults under steered policies")
-    parser.add_argument("--readahead", default="32KiB", help="the most bytes that `forebay run` reads ahead")
+    parser.add_argument("--readahead", default="128KiB", help="the most bytes that `forebay run` reads ahead")
     for action in parser._actions:
         if action.dest == "caches":
             action.help = f"policies of `forebay run`, and `{stage.KERNEL}` for the kernel's own paging"

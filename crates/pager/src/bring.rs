@@ -152,15 +152,26 @@ fn try_to_bring(
         let page = resident.map_or_else(|| handle.read_absent(volume, block), Ok)?;
         // Who goes forward has those that were read ahead for it at once: a fault costs more than all the rest.
         let most = shared.at_once();
-        let ahead: Vec<_> = (1..most).map_while(|next| handle.use_ahead(volume, block + next)).collect();
+        let (in_row, mut read_ahead) = (region.order.before(block), 0);
+        let ahead = (1..most).map_while(|next| {
+            if let Some(page) = handle.use_ahead(volume, block + next) {
+                read_ahead += 1;
+                return Some(page);
+            }
+            // It lost its mapping so that its use shows.
+            let may = next <= in_row && !extent.is_mapped(at + next as usize * shared.page_size);
+            may.then(|| handle.read_resident(volume, block + next)).flatten()
+        });
+        let ahead: Vec<_> = ahead.collect();
         let length = (1 + ahead.len()) * shared.page_size;
+        region.order.note(block, 1 + ahead.len() as u64);
         // It may have been mapped as it was filled.
         let mapped = if filled && length == shared.page_size && extent.is_mapped(at) {
             Ok(Continued::Mapped)
         } else {
             extent.map(at, length, true)
         };
-        shared.hand.missed(ahead.len() as u64);
+        shared.hand.missed(read_ahead);
         see(1 + ahead.len());
         drop((page, ahead));
         match mapped {
@@ -183,6 +194,7 @@ fn try_to_bring(
     // As the page becomes dirty it is mapped: `unprotect` in space.rs.
     page.commit()?;
     let ahead = if write && shared.swap { write_ahead(shared, handle, volume, block) } else { 0 };
+    region.order.note(block, 1 + ahead as u64);
     if write {
         see(1 + ahead);
     }

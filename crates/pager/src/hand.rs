@@ -62,7 +62,8 @@ impl Hand {
         let handling = shared.counters.fault_time.read().quantile(0.5);
         let cost = Duration::from_nanos(handling) + WAKING;
         let afforded = (self.share * passed.as_secs_f64() / cost.as_secs_f64()) as u64;
-        let (unmapped, next) = shared.space.unmap_some(place.frame, (STEPS * misses).min(afforded) as usize);
+        let (unmapped, next) =
+            shared.space.unmap_some(place.frame, (STEPS * misses).min(afforded) as usize, |_, _| true);
         place.frame = next;
         shared.counters.unmapped.add(unmapped as u64);
     }

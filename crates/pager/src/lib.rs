@@ -29,7 +29,7 @@
 //!   faults.rs: a thread has the pool bring the page, maps it, and the program goes on
 //!     |        or in_place.rs: the thread that touches it does, by a signal's handler (seats.rs; handed.rs: where it may not)
 //!     v
-//!   bring.rs: what has to be done     uses.rs: takes mappings away whose uses the policy waits to see
+//!   bring.rs, order.rs: what has to be done     uses.rs: takes mappings away whose uses the policy waits to see
 //!     |                               hand.rs: the same for policies that would see all
 //!     v
 //!   the pool: policy, readahead, writeback, devices
@@ -62,6 +62,7 @@ mod held;
 mod in_place;
 mod leaving;
 mod messages;
+mod order;
 mod pager;
 mod region;
 mod seats;

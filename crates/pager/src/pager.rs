@@ -7,6 +7,7 @@ use crate::faults::{self, Desk};
 use crate::figures::{FaultCounters, Faults};
 use crate::hand::Hand;
 use crate::in_place;
+use crate::order::Order;
 use crate::seats::Seats;
 use crate::signals;
 use crate::space::Space;
@@ -171,6 +172,8 @@ pub(crate) struct Mapped {
     pub(crate) volume: Arc<Volume>,
     /// How the program says that it will go through it.
     pub(crate) stream: Arc<AtomicU8>,
+    /// Who goes through it in order.
+    pub(crate) order: Arc<Order>,
     /// Its device may be read where a fault is.
     pub(crate) reads_in_place: bool,
 }

@@ -118,7 +118,7 @@ impl Region {
         let reads_in_place = device.reads_in_place();
         let volume = pager.shared.pool.attach(device, config);
         pager.shared.space.add(volume.id(), Arc::clone(&extent));
-        let mapped = Mapped { extent, volume, stream: Arc::default(), reads_in_place };
+        let mapped = Mapped { extent, volume, stream: Arc::default(), order: Arc::default(), reads_in_place };
         let region = Self { pager: Arc::clone(pager), mapped: mapped.clone(), open: true, kept: true };
         pager.shared.add(mapped);
         Ok(region)

@@ -112,8 +112,19 @@ impl Space {
         (self.extent(object).expect("a page is of a region"), at)
     }
 
+    /// How many frames there are.
+    pub(crate) fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Takes the mapping of the next mapped pages from a frame on away, so that their next use shows: how many they are, and the frame to go on from.
-    pub(crate) fn unmap_some(&self, from: usize, most: usize) -> (usize, usize) {
+    /// Those that `may` lose it.
+    pub(crate) fn unmap_some(
+        &self,
+        from: usize,
+        most: usize,
+        may: impl Fn(&Extent, (u32, usize)) -> bool,
+    ) -> (usize, usize) {
         let _unmapping = self.unmapping.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pages: Vec<(u32, usize)> = Vec::with_capacity(most);
         let mut frame = from;
@@ -123,8 +134,8 @@ impl Space {
                 break;
             }
             let (object, at) = self.place_of(frame as u32);
-            if regions.get(object as usize).is_some_and(|extent| extent.as_ref().is_some_and(|one| one.was_mapped(at)))
-            {
+            let extent = regions.get(object as usize).and_then(Option::as_ref);
+            if extent.is_some_and(|extent| may(extent, (object, at)) && extent.was_mapped(at)) {
                 pages.push((object, at));
             }
             frame = (frame + 1) % self.frames.len();

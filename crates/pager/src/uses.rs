@@ -19,9 +19,12 @@
 //!
 //! What all but 5 costs is bounded: for each page that was missed, the mappings whose faults take half the time of the miss, [`FOR_A_MISS`] at most; and what the
 //! share of a processor allows that the pager was given. So where storage is slow all uses are seen, and where it is fast a program that pages takes
-//! half as long again at most. With a share of 1 each miss has [`FOR_A_MISS`]. Uses of other pages are not seen: the policy takes them as not used.
+//! half as long again at most. With a share of 1 each miss has [`FOR_A_MISS`]. A mapping that cannot be afforded when its turn is stays, and is *late*: it is taken away
+//! as soon as it can be afforded. Until then uses of its page are not seen, and the policy takes it as not used. A minor fault that maps several pages
+//! in a row (`order.rs`) has cost one mapping.
 
 use crate::bring::Brought;
+use crate::extent::Extent;
 use crate::messages::Kind;
 use crate::pager::Shared;
 use crate::space::Space;
@@ -55,6 +58,10 @@ const MINOR: f64 = 40e-6;
 /// The same where the thread handles it that has it.
 const MINOR_IN_PLACE: f64 = 5e-6;
 
+/// Late mappings are taken away when this many can be afforded, and no more at once than the second.
+const BATCH: f64 = 32.0;
+const MOST_LATE: f64 = 512.0;
+
 /// With a miss that takes so long storage is slow: mappings are taken away at once.
 const SLOW: Duration = Duration::from_micros(200);
 
@@ -85,6 +92,9 @@ struct Seen {
     watched: VecDeque<Page>,
     /// How many mappings may be taken away, and when that was counted.
     left: f64,
+    /// In how many frames, from this one on, there may be pages whose mapping is late.
+    to_look: usize,
+    frame: usize,
     counted: Instant,
 }
 
@@ -105,7 +115,7 @@ impl Uses {
         let most = SAVED.max(pages as f64);
         let watched = if watched { (pages / WATCHED_PART).clamp(WATCHED.0, WATCHED.1) } else { 0 };
         let (threads, window) = (Vec::new(), VecDeque::with_capacity(watched));
-        let seen = Seen { threads, watched: window, left: most, counted: Instant::now() };
+        let seen = Seen { threads, watched: window, left: most, to_look: 0, frame: 0, counted: Instant::now() };
         Self { share, minor, most, watched, seen: Mutex::new(seen) }
     }
 
@@ -143,11 +153,22 @@ impl Uses {
         let passed = now.duration_since(std::mem::replace(&mut seen.counted, now));
         let missed = if fault.kind == Kind::Missing { self.for_a_miss(*took) } else { 0.0 };
         seen.left = (seen.left + missed + self.share * passed.as_secs_f64() / self.minor).min(self.most);
-        pages.truncate(seen.left as usize);
+        if fault.kind == Kind::Unmapped {
+            // One fault has done for all of these.
+            seen.left = (seen.left + (*length / shared.page_size - 1) as f64).min(self.most);
+        }
+        if pages.len() > seen.left as usize {
+            seen.to_look = shared.space.frames();
+            pages.truncate(seen.left as usize);
+        }
         seen.left -= pages.len() as f64;
+        let late = if seen.to_look > 0 && seen.left >= BATCH { seen.left.min(MOST_LATE) as usize } else { 0 };
         drop(seen);
         let unmapped = if at_once { shared.space.unmap(pages) } else { shared.space.unmap_later(pages) };
         shared.counters.unmapped.add(unmapped as u64);
+        if late > 0 {
+            self.catch_up(shared, late);
+        }
     }
 
     /// Takes the mapping of all pages away but of those mapped last, as uses are watched.
@@ -162,6 +183,27 @@ impl Uses {
         let pages = watched.drain(..too_many).collect();
         drop(seen);
         shared.counters.unmapped.add(shared.space.unmap(pages) as u64);
+    }
+
+    /// Takes late mappings away.
+    fn catch_up(&self, shared: &Shared, most: usize) {
+        let seen = self.lock();
+        let from = seen.frame;
+        // The instructions for which these came may not be done.
+        let mut given: Vec<Page> = seen.threads.iter().flat_map(|thread| &thread.given).copied().collect();
+        drop(seen);
+        given.sort_unstable();
+        let may = |extent: &Extent, page: Page| extent.awaits(page.1) && given.binary_search(&page).is_err();
+        let (unmapped, next) = shared.space.unmap_some(from, most, may);
+        let frames = shared.space.frames();
+        // It comes round if there are few of them.
+        let looked = if next == from { frames } else { (next + frames - from) % frames };
+        let mut seen = self.lock();
+        seen.frame = next;
+        seen.to_look = seen.to_look.saturating_sub(looked);
+        seen.left -= unmapped as f64;
+        drop(seen);
+        shared.counters.unmapped.add(unmapped as u64);
     }
 
     /// How many mappings may be taken away for a miss.

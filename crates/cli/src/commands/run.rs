@@ -57,8 +57,8 @@ pub(crate) struct Arguments {
     figures: Option<PathBuf>,
 }
 
-/// As by the kernel's `vm.page-cluster` of 3: what is read in vain pushes out what is used.
-const READAHEAD: &str = "32KiB";
+/// As the kernel reads ahead of files. Loops over more than fits take two thirds of the time that they take with 32 KiB, and random uses read hardly more.
+const READAHEAD: &str = "128KiB";
 
 /// The most references that are replayed at the end: more take a while.
 const MOST_REPLAYED: u64 = 20_000_000;

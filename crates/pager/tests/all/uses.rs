@@ -13,13 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A millisecond a request.
-struct Slow;
+/// How long each request takes.
+struct Takes(Duration);
 
-impl Timing for Slow {
+impl Timing for Takes {
     fn service(&mut self, _: Duration, _: u64, _: u64, _: bool) -> Duration {
-        Duration::from_millis(1)
+        self.0
     }
+}
+
+/// Storage of this many pages, of which each request takes so long.
+fn storage(pages: u32, takes: Duration) -> Arc<dyn Device> {
+    Arc::new(Delayed::new(MemoryDevice::new(u64::from(pages) * PAGE as u64), Box::new(Takes(takes))))
 }
 
 struct AnyVictim;
@@ -99,7 +104,7 @@ fn in_front_of_slow_storage_every_use_is_seen_and_in_front_of_fast_storage_what_
     // Longer than what may be spent at the start lasts.
     let references: Vec<u32> = references().into_iter().cycle().take(36_000).collect();
     let pages = references.iter().max().expect("there are references") + 1;
-    let slow = Arc::new(Delayed::new(MemoryDevice::new(u64::from(pages) * PAGE as u64), Box::new(Slow)));
+    let slow = storage(pages, Duration::from_millis(1));
     let (faults, misses) = faults_and_misses_in(region_of(slow, "clock", 0.02), "clock", &references[..12_000]);
     let ratio = faults.major as f64 / misses as f64;
     assert!((0.97..=1.03).contains(&ratio), "{} faults, {misses} misses", faults.major);
@@ -107,6 +112,19 @@ fn in_front_of_slow_storage_every_use_is_seen_and_in_front_of_fast_storage_what_
     let (fast, _) = faults_and_misses("clock", 0.02, &references);
     let most = most_unmapped(&fast, start, 4096);
     assert!((fast.unmapped as f64) < most, "{most:.0} at most: {fast:?}");
+}
+
+#[test]
+fn a_loop_over_more_than_fits_has_the_faults_of_its_policy() {
+    const LOOP: u32 = 500;
+    let _limit = limit("a loop over half more than fits");
+    // Of such storage a miss pays for one mapping, and of a loop that mostly hits each miss comes with two uses.
+    let device = storage(LOOP, Duration::from_micros(100));
+    let references: Vec<u32> = (0..LOOP).cycle().take(60 * LOOP as usize).collect();
+    let (faults, misses) = faults_and_misses_in(region_of(device, "clock-pro", 0.02), "clock-pro", &references);
+    println!("{misses} misses, {faults:?}");
+    assert!(misses < references.len() as u64 * 3 / 5, "the policy keeps a part of the loop");
+    assert!(faults.major < misses * 11 / 10, "{misses} misses of the policy, {faults:?}");
 }
 
 /// The most mappings that a pager with a share of 2 % may take away since `start`: those that it saves up at first, and what half the time of its faults
