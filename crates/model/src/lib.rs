@@ -41,6 +41,9 @@ pub struct Cost {
     pub wait_p99_ms: f64,
     /// How many requests were made.
     pub requests: u64,
+    /// How many of them read.
+    #[serde(default)]
+    pub read_requests: u64,
     /// How many pages a request has on average.
     pub mean_request_pages: f64,
     /// How many bytes were transferred.
@@ -69,6 +72,7 @@ pub struct SimulatedDevice {
     wait_ms: f64,
     waits: Waits,
     requests: u64,
+    reads: u64,
     bytes: u64,
     price: f64,
 }
@@ -136,6 +140,7 @@ impl SimulatedDevice {
             wait_ms: 0.0,
             waits: Waits::default(),
             requests: 0,
+            reads: 0,
             bytes: 0,
             price: 0.0,
         }
@@ -179,8 +184,7 @@ impl SimulatedDevice {
             // Most requests are alone, and need not go through lists.
             let served = queue.serve_lone(&request, self.made);
             self.made += 1;
-            self.requests += 1;
-            self.bytes += request.bytes;
+            self.count(&request);
             self.device_ms += served.took;
             self.wait(served.at);
             return;
@@ -202,6 +206,11 @@ impl SimulatedDevice {
     pub fn think(&mut self, ms: f64) {
         self.finish();
         self.now += ms;
+    }
+
+    /// The request that the present misses form is whole: what lies right behind them is another one.
+    pub fn end_run(&mut self) {
+        self.make();
     }
 
     /// Reads `pages` pages from a place on; the answer is the request's number. Right behind the present misses they come with these, in
@@ -253,7 +262,7 @@ impl SimulatedDevice {
     pub fn start_counting(&mut self) {
         self.finish();
         (self.device_ms, self.wait_ms, self.price) = (0.0, 0.0, 0.0);
-        (self.requests, self.bytes) = (0, 0);
+        (self.requests, self.reads, self.bytes) = (0, 0, 0);
         self.waits = Waits::default();
     }
 
@@ -268,6 +277,7 @@ impl SimulatedDevice {
             wait_mean_ms: mean(self.wait_ms, references),
             wait_p99_ms: self.waits.quantile(0.99, references),
             requests: self.requests,
+            read_requests: self.reads,
             mean_request_pages: mean((self.bytes / self.page_size) as f64, self.requests),
             bytes: self.bytes,
             price: priced.then_some(self.price),
@@ -297,11 +307,17 @@ impl SimulatedDevice {
         }
     }
 
+    /// A request is made.
+    fn count(&mut self, request: &Request) {
+        self.requests += 1;
+        self.reads += u64::from(!request.write);
+        self.bytes += request.bytes;
+    }
+
     fn submit(&mut self, request: Request) -> UnderWay {
         // What the device has begun by now is not held back by what comes.
         while self.serve(request.at) {}
-        self.requests += 1;
-        self.bytes += request.bytes;
+        self.count(&request);
         let number = self.made;
         self.made += 1;
         let done = match &mut self.server {

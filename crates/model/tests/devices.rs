@@ -148,6 +148,7 @@ fn waits_are_told_over_all_references_and_the_warm_up_is_not_counted() {
         wait_mean_ms: 19.0 / 200.0,
         wait_p99_ms: 0.0,
         requests: 3,
+        read_requests: 3,
         mean_request_pages: 4.0 / 3.0,
         bytes: 4 * 8192,
         price: None,

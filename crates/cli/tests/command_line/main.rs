@@ -30,7 +30,7 @@ fn csv_has_the_columns_that_are_promised() {
     assert_eq!(
         rows.next(),
         Some(
-            "trace,policy,size_bytes,pages,page_size,references,hits,misses,compulsory_misses,hit_ratio,miss_ratio,seconds,device_ms,wait_mean_ms,wait_p99_ms,requests,mean_request_pages,device_bytes,price,near_hits,near_misses,far_hits,far_misses,ahead_fetched,ahead_used,ahead_wasted,ahead_late"
+            "trace,policy,size_bytes,pages,page_size,references,hits,misses,compulsory_misses,hit_ratio,miss_ratio,seconds,device_ms,wait_mean_ms,wait_p99_ms,requests,read_requests,mean_request_pages,device_bytes,price,near_hits,near_misses,far_hits,far_misses,ahead_fetched,ahead_used,ahead_wasted,ahead_late"
         )
     );
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();

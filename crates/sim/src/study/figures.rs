@@ -63,6 +63,7 @@ figures! {
         "wait_p99_ms" "99 % wait at most" Milliseconds { decimals: 3 }
             "99 of 100 references wait no longer." |of| of.wait_p99_ms;
         "requests" "requests" Count "How many requests the device gets." |of| of.requests;
+        "read_requests" "read requests" Count "How many of them read; the others write." |of| of.read_requests;
         "mean_request_pages" "pages each" Number { decimals: 3 }
             "How many pages a request to the device fetches in the mean: misses of adjacent pages go together."
             |of| of.mean_request_pages;
