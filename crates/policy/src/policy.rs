@@ -112,6 +112,10 @@ pub trait Policy: Sized + Send + 'static {
     /// be refused because too many wait for their first use.
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused>;
 
+    /// Resident pages are one from now on, as the kernel's folio is: they are used together, and evicted together. So an eviction may offer the caller more
+    /// pages than one. By default each stays by itself.
+    fn join(&mut self, _pages: &[u32]) {}
+
     /// Evicts one page: the caller wants a frame back without a reference.
     ///
     /// # Errors

@@ -423,6 +423,12 @@ impl<P: Policy> Policy for WithReadahead<P> {
         Ok(())
     }
 
+    fn join(&mut self, pages: &[u32]) {
+        if self.ranks {
+            self.policy.join(pages);
+        }
+    }
+
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
         if self.ranks { self.policy.evict(caller) } else { self.make_room(caller) }
     }

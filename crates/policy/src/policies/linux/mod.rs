@@ -26,8 +26,9 @@
 //! pages are offered from the tail, and keep their places.
 //!
 //! Reference figures: none outside; tested against plain models. Parameters: `kernel`, `ratio`, `access`.
-//! Memory: 11 bytes a page (two links, list and bits), and 4 more with `kernel=6`.
+//! Memory: 11 bytes a page (two links, list and bits), 4 more with `kernel=6`, and 4 more where the caller has folios of several pages.
 
+mod folios;
 mod old;
 mod today;
 
@@ -178,7 +179,7 @@ impl Policy for Linux {
     /// The kernel's readahead sets no bit, and this use sets the one that the read of a missing page would have set.
     fn first_use<C: Caller>(&mut self, reference: &Reference, _: &mut C) {
         if let Kernel::Today(_) = self.kernel {
-            self.set_bit(reference.page);
+            self.use_today(reference.page);
         }
     }
 
@@ -201,7 +202,16 @@ impl Policy for Linux {
         }
     }
 
+    fn join(&mut self, pages: &[u32]) {
+        if let Kernel::Today(_) = self.kernel {
+            self.join_today(pages);
+        }
+    }
+
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
+        if let Kernel::Today(workingset) = &mut self.kernel {
+            workingset.folios.part(page);
+        }
         self.leave(page);
     }
 
@@ -240,6 +250,9 @@ impl Policy for Linux {
         }
         if let Kernel::Old(refill) = &self.kernel {
             refill.check();
+        }
+        if let Kernel::Today(workingset) = &self.kernel {
+            workingset.folios.check();
         }
         assert!(self.len() <= self.capacity && self.ghosts() <= self.capacity);
     }

@@ -13,12 +13,13 @@
 //!
 //! Where this departs from the kernel:
 //!
-//! - Folios are of one page, and none waits in the batches of a processor.
+//! - Folios are of one page, unless the caller joins pages. None waits in the batches of a processor.
 //! - A reclaim evicts its 32 pages one by one, as room is needed.
 //! - The limits are those of one kind of pages: files or a program's memory.
 //! - Pages of programs' text get no chance more than others.
 //! - There are as many shadow entries as can make a page active. The kernel keeps older ones, too, which say nothing.
 
+use super::folios::Folios;
 use super::{Flags, Kernel, Linux, Place};
 use crate::parts::list::List;
 use crate::policy::{AllRefused, Caller, Reference};
@@ -42,14 +43,16 @@ pub(super) struct Workingset {
     /// Pages that the reclaim has yet to evict, and whether active pages leave their list in it.
     left: u32,
     deactivates: bool,
-    /// The part of an active page that is still to be looked at, below 1.
+    /// The part of an active page that is still to be looked at, below 1; negative, where a folio had more pages than were to be looked at.
     due: f64,
+    pub(super) folios: Folios,
 }
 
 impl Workingset {
     pub(super) fn new(pages: u32) -> Self {
         let evicted_at = vec![0; pages as usize];
-        Self { shadows: List::new(), evicted_at, age: 0, refaults: 0, left: 0, deactivates: false, due: 0.0 }
+        let folios = Folios::default();
+        Self { shadows: List::new(), evicted_at, age: 0, refaults: 0, left: 0, deactivates: false, due: 0.0, folios }
     }
 
     pub(super) fn reserve(&mut self, pages: u32) {
@@ -59,7 +62,7 @@ impl Workingset {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.evicted_at.capacity() * size_of::<u32>()
+        self.evicted_at.capacity() * size_of::<u32>() + self.folios.bytes()
     }
 
     /// How many pages were evicted or became active since this one was evicted.
@@ -73,7 +76,7 @@ impl Workingset {
             return 0;
         }
         let due = self.due + f64::from(active) / f64::from(inactive.max(1));
-        self.due = due.fract();
+        self.due = if due < 0.0 { due } else { due.fract() };
         (due as u32).min(active)
     }
 
@@ -95,12 +98,33 @@ fn is_low(active: u32, inactive: u32) -> bool {
 }
 
 impl Linux {
+    /// The other pages of its folio.
+    fn others(&self, page: u32) -> Vec<u32> {
+        if let Kernel::Today(workingset) = &self.kernel { workingset.folios.others(page).collect() } else { Vec::new() }
+    }
+
     pub(super) fn use_today(&mut self, page: u32) {
         let Flags { place, referenced, .. } = self.nodes[page];
-        if self.by_calls && place == Place::Inactive && referenced {
-            self.activate(page);
-        } else {
-            self.set_bit(page);
+        let activates = self.by_calls && place == Place::Inactive && referenced;
+        for page in std::iter::once(page).chain(self.others(page)) {
+            if activates { self.activate(page) } else { self.set_bit(page) }
+        }
+    }
+
+    /// Pages become one folio: active, if one of them came back in time, and used, if one of them was.
+    pub(super) fn join_today(&mut self, pages: &[u32]) {
+        let is_active = pages.iter().any(|&page| self.nodes[page].place == Place::Active);
+        let referenced = pages.iter().any(|&page| self.nodes[page].referenced);
+        for &page in pages {
+            let is_other = is_active && self.nodes[page].place != Place::Active;
+            self.transfer(page, if is_active { Place::Active } else { Place::Inactive });
+            self.nodes[page].referenced = referenced;
+            if let (Kernel::Today(workingset), true) = (&mut self.kernel, is_other) {
+                workingset.age = workingset.age.wrapping_add(1);
+            }
+        }
+        if let Kernel::Today(workingset) = &mut self.kernel {
+            workingset.folios.join(pages);
         }
     }
 
@@ -139,9 +163,10 @@ impl Linux {
             } else {
                 0
             };
-            for _ in 0..due.max(u32::from(inactive == 0 && active > 0)) {
-                self.deactivate_oldest(caller);
-                // Those that were refused are before it now.
+            let due = due.max(u32::from(inactive == 0 && active > 0));
+            if due > 0 {
+                self.deactivate(due, caller);
+                // Those that were refused are before these now.
                 refused = 0;
             }
             if refused == self.inactive.len() {
@@ -160,7 +185,7 @@ impl Linux {
                     refused = 0;
                 }
             } else if caller.evict(page) {
-                self.remember(page, caller);
+                self.evicted(page, caller);
                 return Ok(());
             } else {
                 self.inactive.move_to_front(&mut self.nodes, page);
@@ -168,8 +193,26 @@ impl Linux {
             }
         }
         let victim = self.evict_active(caller)?;
-        self.remember(victim, caller);
+        self.evicted(victim, caller);
         Ok(())
+    }
+
+    /// A page was evicted: those of its folio leave with it, and are looked at as it was.
+    fn evicted<C: Caller>(&mut self, page: u32, caller: &mut C) {
+        let others = self.others(page);
+        self.remember(page, caller);
+        for other in others {
+            if !caller.evict(other) {
+                continue;
+            }
+            self.remember(other, caller);
+            let (active, inactive) = (self.active.len(), self.inactive.len());
+            if let Kernel::Today(workingset) = &mut self.kernel {
+                workingset.left = workingset.left.saturating_sub(1);
+                let due = workingset.active_for_one(active, inactive);
+                self.deactivate(due, caller);
+            }
+        }
     }
 
     fn activate(&mut self, page: u32) {
@@ -179,20 +222,31 @@ impl Linux {
         }
     }
 
-    /// `shrink_active_list` for one page, which keeps its referenced bit.
-    fn deactivate_oldest<C: Caller>(&mut self, caller: &mut C) {
-        let Some(page) = self.active.back() else { return };
-        self.steps += 1;
-        let referenced = self.nodes[page].referenced;
-        self.transfer(page, Place::Inactive);
-        self.nodes[page].referenced = referenced;
-        caller.await_use(page);
+    /// `shrink_active_list` for so many pages: they keep their referenced bits. A folio leaves its list whole.
+    fn deactivate<C: Caller>(&mut self, due: u32, caller: &mut C) {
+        let mut looked_at = 0;
+        while looked_at < due
+            && let Some(oldest) = self.active.back()
+        {
+            for page in std::iter::once(oldest).chain(self.others(oldest)) {
+                let Flags { referenced, .. } = self.nodes[page];
+                self.transfer(page, Place::Inactive);
+                self.nodes[page].referenced = referenced;
+                caller.await_use(page);
+                looked_at += 1;
+            }
+        }
+        self.steps += u64::from(looked_at);
+        if let Kernel::Today(workingset) = &mut self.kernel {
+            workingset.due -= f64::from(looked_at.saturating_sub(due));
+        }
     }
 
     /// `workingset_eviction`.
     fn remember<C: Caller>(&mut self, page: u32, caller: &mut C) {
         self.transfer(page, Place::Shadow);
         if let Kernel::Today(workingset) = &mut self.kernel {
+            workingset.folios.part(page);
             workingset.evicted_at[page as usize] = workingset.age;
             workingset.age = workingset.age.wrapping_add(1);
         }
@@ -207,5 +261,53 @@ impl Linux {
             self.leave(page);
             caller.forget(page);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Caller, Policy, Reference, Setup, Spec};
+    use forebay_basis::Operation;
+
+    #[derive(Default)]
+    struct Evicted(Vec<u32>);
+
+    impl Caller for Evicted {
+        fn evict(&mut self, page: u32) -> bool {
+            self.0.push(page);
+            true
+        }
+
+        fn forget(&mut self, _: u32) {}
+    }
+
+    fn policy(capacity: u32) -> super::Linux {
+        let spec = Spec::parse("linux:kernel=6").expect("there is such a policy");
+        super::Linux::new(&Setup::new(capacity, 100, spec.settings))
+    }
+
+    #[test]
+    fn a_folio_is_evicted_whole_and_used_as_one() {
+        let mut policy = policy(8);
+        let mut caller = Evicted::default();
+        for page in 0..8 {
+            let read_ahead = Reference { operation: Operation::Readahead, ..Reference::of(page) };
+            policy.miss(&read_ahead, &mut caller).expect("nothing is refused");
+        }
+        policy.join(&[0, 1, 2, 3]);
+        policy.join(&[4, 5, 6, 7]);
+        policy.miss(&Reference::of(8), &mut caller).expect("nothing is refused");
+        assert_eq!((std::mem::take(&mut caller.0), policy.len()), (vec![0, 1, 2, 3], 5));
+        // Two uses of the other folio make all of it active.
+        policy.first_use(&Reference::of(5), &mut caller);
+        policy.hit(&Reference::of(7));
+        for page in 9..20 {
+            policy.miss(&Reference::of(page), &mut caller).expect("nothing is refused");
+        }
+        assert!((4..8).all(|page| policy.contains(page)), "{:?}", caller.0);
+        policy.check_invariants();
+        policy.remove(5, &mut caller);
+        policy.check_invariants();
+        assert_eq!([4, 5, 6, 7].map(|page| policy.contains(page)), [true, false, true, true]);
     }
 }
