@@ -54,7 +54,7 @@ fn all_policies_are_those_that_take_readahead() {
 #[test]
 fn a_wrong_rule_or_time_of_thinking_is_refused() {
     for (arguments, said) in [
-        (&["--readahead", "lynux"][..], "there are none, fixed, linux, regular"),
+        (&["--readahead", "lynux"][..], "there are none, fixed, linux, kernel, regular"),
         (&["--readahead", "linux:max=-1"], "max=PAGES|BYTES|PERCENT% (128KiB)"),
         (&["--device", "nvme", "--think=-1"], "write a number of microseconds"),
         (&["--think", "5"], "--device"),

@@ -71,6 +71,11 @@ impl DeviceTime {
         }
     }
 
+    /// What is asked for next is a request of its own, even if it lies right behind.
+    pub(crate) fn end_run(&mut self) {
+        self.device.iter_mut().for_each(SimulatedDevice::end_run);
+    }
+
     /// Has pages read ahead; the answer is the number by which they are [`need`](Self::need)ed.
     pub(crate) fn read_ahead(&mut self, place: Place, pages: u64) -> u64 {
         self.ask();

@@ -7,13 +7,17 @@
 //!
 //! ```text
 //! rules:       fixed, linux, regular    which blocks are expected behind a read; linux is forebay_policy::readahead, as in real caches
+//! kernel       the kernel's own, which also says in which requests the read's own pages come
+//! folios       what is cached, for that
 //! successors   the pages of an object in the order of their blocks: where it ends, and where its holes are
 //! holes        blocks that the trace never refers to have page numbers of their own in a run
 //! marks        a bit for each page: read ahead, and not used yet
 //! reader       a run's readahead at work
 //! ```
 
+mod folios;
 mod holes;
+mod kernel;
 mod marks;
 mod reader;
 mod regular;
@@ -25,6 +29,7 @@ pub(crate) use successors::Successors;
 use crate::input::places::Places;
 use forebay_policy::readahead::{Read, Streams};
 use forebay_policy::{Parameter, Part, Settings};
+use kernel::Kernel;
 use regular::Regular;
 use serde::Deserialize;
 use std::fmt;
@@ -42,7 +47,7 @@ pub struct Kind {
     pub parameters: &'static [Parameter],
 }
 
-static MAX: &[Parameter] = &[Parameter {
+const MAX: [Parameter; 1] = [Parameter {
     name: "max",
     help: "the most that is read ahead at once",
     kind: forebay_policy::Kind::Part,
@@ -62,8 +67,21 @@ pub static KINDS: &[Kind] = &[
             default: "8",
         }],
     },
-    Kind { name: "linux", help: "Linux's window for each stream, which doubles", parameters: MAX },
-    Kind { name: "regular", help: "sequences and loops, as UBM detects them", parameters: MAX },
+    Kind { name: "linux", help: "Linux's window for each stream, which doubles", parameters: &MAX },
+    Kind {
+        name: "kernel",
+        help: "Linux 6.18's own: a window for each open file, folios, and a look at what is cached",
+        parameters: &[
+            MAX[0],
+            Parameter {
+                name: "request",
+                help: "the longest request of the device: a read of more than max has windows of its own size, up to this",
+                kind: forebay_policy::Kind::Part,
+                default: "1280KiB",
+            },
+        ],
+    },
+    Kind { name: "regular", help: "sequences and loops, as UBM detects them", parameters: &MAX },
 ];
 
 /// A rule of readahead with its parameters, as a user names it: `linux:max=256KiB`.
@@ -137,14 +155,16 @@ impl Readahead {
     }
 
     fn rule(&self, capacity: u32, pages: u32, page_size: u64) -> Rule {
-        let max = || match self.settings.part("max") {
+        let part = |name| match self.settings.part(name) {
             // Of an odd number of bytes the last page is not whole.
             Part::Bytes(bytes) => (bytes / page_size).max(1),
             part => u64::from(part.pages(capacity, page_size)).max(1),
         };
+        let max = || part("max");
         match self.kind.name {
             "fixed" => Rule::Fixed(self.settings.integer("pages")),
             "linux" => Rule::Linux(Streams::default(), max()),
+            "kernel" => Rule::Kernel(Some(Box::new(Kernel::new(max(), part("request"))))),
             "regular" => Rule::Regular(Box::new(Regular::new(pages, page_size, max()))),
             name => unreachable!("{name} is no rule"),
         }
@@ -187,6 +207,8 @@ enum Rule {
     /// With the most that is read ahead at once.
     Linux(Streams, u64),
     Regular(Box<Regular>),
+    /// It reads by itself, and is not here while it does.
+    Kernel(Option<Box<Kernel>>),
 }
 
 impl Rule {
@@ -212,7 +234,7 @@ impl Rule {
                 None => Expected::default(),
             },
             Self::Linux(streams, most) if asks => streams.expect(read, *most).into(),
-            Self::Linux(..) => Expected::default(),
+            Self::Linux(..) | Self::Kernel(_) => Expected::default(),
             Self::Regular(regular) => regular.expect(read),
         }
     }
@@ -225,7 +247,7 @@ mod tests {
     #[test]
     fn a_wrong_rule_or_parameter_is_refused_with_the_right_ones() {
         let wrong = |text: &str| text.parse::<Readahead>().unwrap_err().to_string();
-        assert_eq!(wrong("lynux"), "there is no readahead `lynux`; there are none, fixed, linux, regular");
+        assert_eq!(wrong("lynux"), "there is no readahead `lynux`; there are none, fixed, linux, kernel, regular");
         assert_eq!(wrong("fixed:8"), "fixed: `8` is no PARAMETER=VALUE");
         assert_eq!(wrong("fixed:pages=0"), "fixed: `pages=0` is out of bounds: pages=1..1048576 (8)");
         assert!(wrong("none:max=1").contains("has none"));

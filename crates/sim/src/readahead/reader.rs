@@ -1,6 +1,8 @@
 //! Readahead at work in one run.
 
+use super::folios::Folios;
 use super::holes::{Behind, Holes};
+use super::kernel::{Folio, PageCache};
 use super::marks::Marks;
 use super::successors::NONE;
 use super::{Readahead, ReadaheadCounts, Rule, Successors};
@@ -41,7 +43,7 @@ pub(crate) struct Reader {
     used: bool,
     /// The pages that are being read, of the window and of the request: no victims, as in the kernel, and in real caches.
     reading: Marks,
-    /// The last pages of the present request, as far as all of them missed: the window comes with them.
+    /// The last pages of the present request, as far as all of them missed: the window comes with them. All that missed, if the rule is the kernel's.
     loading: Vec<u32>,
     window: Vec<u32>,
     /// What the stream has read ahead before the window, and not used.
@@ -51,6 +53,8 @@ pub(crate) struct Reader {
     /// The most read ahead at once: half of the cache, so that what is read ahead does not push itself out. So does the kernel,
     /// in `max_sane_readahead`.
     most: u64,
+    /// What is cached, if the rule is the kernel's.
+    folios: Option<Folios>,
     counts: ReadaheadCounts,
     late: u64,
 }
@@ -93,8 +97,10 @@ impl Caller for Reader {
 
 impl Reader {
     pub(crate) fn new(readahead: &Readahead, successors: &Arc<Successors>, setup: &Setup) -> Self {
+        let rule = readahead.rule(setup.capacity, setup.pages, setup.page_size);
         Self {
-            rule: readahead.rule(setup.capacity, setup.pages, setup.page_size),
+            folios: matches!(rule, Rule::Kernel(_)).then(Folios::default),
+            rule,
             successors: Arc::clone(successors),
             waiting: Marks::new(setup.pages),
             numbers: vec![0; setup.pages as usize],
@@ -146,13 +152,29 @@ impl Reader {
         first
     }
 
+    /// Whether a resident page is of the folio that its reader was in before: the kernel takes that for one use.
+    #[inline]
+    pub(crate) fn goes_on(&self, page: u32, (owner, operation): (u32, Operation), places: &Places) -> bool {
+        let Some(folios) = &self.folios else { return false };
+        let place = places.of(page);
+        let before = match (&self.request, &self.rule) {
+            (Some(request), _) => Some(places.of(request.last).block),
+            (None, Rule::Kernel(Some(kernel))) => kernel.last(owner, place.object),
+            (None, _) => None,
+        };
+        let before = before.filter(|&block| block != place.block && operation != Operation::Write);
+        before.is_some_and(|before| folios.of(place).is_some_and(|folio| folio.blocks.contains(&before)))
+    }
+
     /// A page of the present request has been referenced.
     pub(crate) fn refer(&mut self, page: u32, hit: bool, (owner, operation): (u32, Operation), places: &Places) {
         self.rule.refer(&[page], places);
         let request = self.request.get_or_insert(Request { first: page, last: page, owner, operation, missed: None });
         request.last = page;
         if hit {
-            self.loading.clear();
+            if self.folios.is_none() {
+                self.loading.clear();
+            }
         } else {
             request.missed.get_or_insert(page);
             self.loading.push(page);
@@ -162,6 +184,15 @@ impl Reader {
     #[inline]
     pub(crate) fn evicted(&mut self, page: u32) {
         self.counts.wasted += u64::from(self.waiting.take(page));
+        if let Some(folios) = &mut self.folios {
+            folios.remove(page);
+        }
+    }
+
+    /// Whether the device is asked for what a request misses as it ends, not page by page.
+    #[inline]
+    pub(crate) fn asks_at_end(&self, operation: Operation) -> bool {
+        self.folios.is_some() && operation != Operation::Write
     }
 
     #[inline]
@@ -173,6 +204,9 @@ impl Reader {
     pub(crate) fn end_read<P: Policy>(&mut self, policy: &mut P, device: &mut DeviceTime, places: &Places) {
         let Some(Request { first, last, owner, operation, missed }) = self.request.take() else { return };
         let used = std::mem::take(&mut self.used);
+        if self.folios.is_some() {
+            return self.end_kernel_read(policy, device, places, (first, last), (owner, operation));
+        }
         let (start, end) = (places.of(first), places.of(last));
         let read = Read {
             object: end.object,
@@ -200,6 +234,40 @@ impl Reader {
         if let Some(page) = start {
             self.read_blocks(policy, device, places, owner, page, expected.again);
         }
+    }
+
+    /// The same by the kernel's rule, which has the device read the request's own pages, too.
+    fn end_kernel_read<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        device: &mut DeviceTime,
+        places: &Places,
+        (first, last): (u32, u32),
+        (owner, operation): (u32, Operation),
+    ) {
+        let own = std::mem::take(&mut self.loading);
+        own.iter().for_each(|&page| self.reading.set(page));
+        let (first, last) = if places.of(first) <= places.of(last) { (first, last) } else { (last, first) };
+        let (object, start, end) = (places.of(first).object, places.of(first).block, places.of(last).block);
+        let object_end = self.successors.block_behind(places, object);
+        let missed = own.iter().map(|&page| (places.of(page).block, page)).collect();
+        let mut cache = Cache { reader: self, policy, device, places, owner, first, object_end, missed };
+        if operation != Operation::Write
+            && let Rule::Kernel(rule) = &mut cache.reader.rule
+            && let Some(mut kernel) = rule.take()
+        {
+            kernel.read((owner, object), start..end.saturating_add(1), operation, &mut cache);
+            cache.reader.rule = Rule::Kernel(Some(kernel));
+        }
+        // What is written comes in folios of one, and so does what the rule found no room for.
+        let left: Vec<u64> = cache.missed.iter().map(|&(block, _)| block).collect();
+        for block in left {
+            cache.read_own(&Folio { blocks: block..block + 1, marked: false }, block, operation != Operation::Write);
+        }
+        for page in own.iter().chain(&self.window) {
+            self.reading.take(*page);
+        }
+        self.window.clear();
     }
 
     /// The number of the page at a place behind `page` in its object, if it has one.
@@ -321,5 +389,97 @@ impl Reader {
         let run = &self.window[first..];
         let number = device.read_ahead(place, run.len() as u64);
         run.iter().for_each(|&page| self.numbers[page as usize] = number);
+    }
+}
+
+/// The cache as the kernel's rule sees it while it reads for a request.
+struct Cache<'a, P> {
+    reader: &'a mut Reader,
+    policy: &'a mut P,
+    device: &'a mut DeviceTime,
+    places: &'a Places,
+    owner: u32,
+    /// The request's page with the lowest block, and the block behind its object.
+    first: u32,
+    object_end: u64,
+    /// The request's own pages that missed, and have not been asked for: block and page, rising.
+    missed: Vec<(u64, u32)>,
+}
+
+impl<P: Policy> Cache<'_, P> {
+    fn place(&self, block: u64) -> Place {
+        Place { object: self.places.of(self.first).object, block }
+    }
+
+    /// A block that the request has missed comes as part of a folio; whether it is one. The policy has it already.
+    fn read_own(&mut self, folio: &Folio, block: u64, asks: bool) -> bool {
+        let Ok(index) = self.missed.binary_search_by_key(&block, |&(block, _)| block) else { return false };
+        let (_, page) = self.missed.remove(index);
+        if asks {
+            self.reader.ask_device(self.device);
+            self.device.miss(self.place(block));
+        }
+        let place = self.place(block);
+        if self.policy.contains(page)
+            && let Some(folios) = &mut self.reader.folios
+        {
+            folios.add(page, place, folio);
+        }
+        true
+    }
+}
+
+impl<P: Policy> PageCache for Cache<'_, P> {
+    fn folio(&self, block: u64) -> Option<Folio> {
+        self.reader.folios.as_ref()?.of(self.place(block))
+    }
+
+    fn unmark(&mut self, block: u64) {
+        let place = self.place(block);
+        self.reader.folios.iter_mut().for_each(|folios| folios.unmark(place));
+    }
+
+    fn read(&mut self, folio: Folio) -> bool {
+        if folio.blocks.start < self.places.of(self.first).block {
+            return false;
+        }
+        let mut walk = self.reader.walk(self.places, self.first, folio.blocks.start);
+        let mut together = Vec::new();
+        for block in folio.blocks.clone() {
+            let known = walk.at(self.reader, self.places, block);
+            if self.read_own(&folio, block, true) {
+                together.extend(known);
+                continue;
+            }
+            let page = match known {
+                Some(page) => page,
+                None if u64::from(self.reader.holes.end()) < MOST_PAGES => self.reader.holes.add(walk.behind, block),
+                None => return false,
+            };
+            let place = self.place(block);
+            let reference = Reference { page, owner: self.owner, place, operation: Operation::Readahead };
+            if !self.reader.admit(self.policy, &reference) {
+                return false;
+            }
+            walk.behind = Behind::page(page);
+            if let Some(folios) = &mut self.reader.folios {
+                folios.add(page, place, &folio);
+            }
+            together.push(page);
+        }
+        together.retain(|&page| self.policy.contains(page));
+        if together.len() > 1 {
+            self.policy.join(&together);
+        }
+        true
+    }
+
+    fn submit(&mut self) {
+        self.reader.ask_device(self.device);
+        self.device.end_run();
+    }
+
+    fn end(&self) -> u64 {
+        self.object_end
     }
 }

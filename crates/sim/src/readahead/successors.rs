@@ -43,6 +43,13 @@ impl Successors {
         self.ends.get(object as usize).copied().unwrap_or(0)
     }
 
+    /// The block behind an object, whose last page may lie behind the length that is known.
+    pub(crate) fn block_behind(&self, places: &Places, object: u32) -> u64 {
+        let behind = self.order.partition_point(|&page| places.of(page).object <= object);
+        let last = self.order[..behind].last().map(|&page| places.of(page)).filter(|last| last.object == object);
+        last.map_or(0, |last| last.block.saturating_add(1)).max(self.end(object))
+    }
+
     /// The page behind `page` in its object, or [`NONE`].
     pub(crate) fn next(&self, page: u32) -> u32 {
         self.next[page as usize]
@@ -80,6 +87,7 @@ mod tests {
         let successors = Successors::new(&places, &names, 1024);
         assert_eq!([0, object, 7].map(|object| successors.end(object)), [0, 5, 0]);
         assert_eq!([0, 1, 2, 3, 4].map(|page| successors.next(page)), [4, 3, 0, NONE, NONE]);
+        assert_eq!([0, object, 7].map(|object| successors.block_behind(&places, object)), [11, 7, 0]);
         let find = |object, block| successors.find(&places, 2, Place { object, block });
         assert_eq!([find(1, 2), find(1, 5), find(1, 3), find(1, 7)], [Some(2), Some(0), None, None]);
     }

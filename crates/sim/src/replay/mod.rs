@@ -140,6 +140,12 @@ pub(crate) trait Observer: Send {
         false
     }
 
+    /// A resident page is referenced by whom has just used another page that is one with it: that is no new use.
+    #[inline(always)]
+    fn goes_on(&self, _at: &At<'_>) -> bool {
+        false
+    }
+
     /// The policy has evicted a page.
     #[inline(always)]
     fn evicted(&mut self, _page: u32) {}
@@ -208,7 +214,10 @@ pub(crate) fn replay<P: Policy, O: Observer>(
         let hit = policy.contains(page);
         if hit {
             hits += 1;
-            if observer.is_first_use(page) {
+            let first = observer.is_first_use(page);
+            if observer.goes_on(&at) {
+                // The policy learns nothing.
+            } else if first {
                 policy.first_use(&reference, &mut AnyVictim(observer));
             } else {
                 policy.hit(&reference);

@@ -237,6 +237,11 @@ impl Observer for Watcher {
     }
 
     #[inline]
+    fn goes_on(&self, at: &At<'_>) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.goes_on(at.page, at.request(), at.stretch.places))
+    }
+
+    #[inline]
     fn evicted(&mut self, page: u32) {
         if let Some(reader) = &mut self.reader {
             reader.evicted(page);
@@ -253,7 +258,8 @@ impl Observer for Watcher {
     #[inline]
     fn referenced<P: Policy>(&mut self, policy: &P, at: &At<'_>, hit: bool) {
         let places = at.stretch.places;
-        if !hit && self.device.is_some() {
+        let later = self.reader.as_ref().is_some_and(|reader| reader.asks_at_end(at.request().1));
+        if !hit && self.device.is_some() && !later {
             self.device.miss(places.of(at.page));
         }
         if let Some(reader) = &mut self.reader {

@@ -247,3 +247,28 @@ fn an_index_stays_beside_scans_that_are_read_ahead() {
         assert!(misses <= 300, "{policy}: {misses} misses");
     }
 }
+
+#[test]
+fn under_the_kernel_s_rule_each_window_is_a_request_and_a_folio_is_used_and_evicted_whole() {
+    let device = || Some(forebay_model::presets::named("sata-ssd").unwrap().model());
+    let run = |trace: &Trace, pages| {
+        let watch = Watch { device: device(), ..watch("kernel:max=32") };
+        sweep("linux:kernel=6", pages, 0).run_watching(&watch, trace, &|_| true).remove(0)
+    };
+    let figure = |outcome: &RunOutcome, name| outcome.state.iter().find(|(of, _)| *of == name).map(|(_, value)| *value);
+    // Windows of 4, 8, 4, 8, 8, 16 and 16 blocks. Each folio was used once, though block by block.
+    let outcome = run(&blocks(0..64), 100);
+    let cost = outcome.device.unwrap();
+    assert_eq!(
+        (cost.requests, cost.read_requests, outcome.total.hits, outcome.readahead.unwrap().used),
+        (7, 7, 63, 63)
+    );
+    assert_eq!(figure(&outcome, "active"), Some(0.0));
+    // Behind these, 40 reads elsewhere need 20 pages: 16 to 23 leave as one. So 20 misses, comes alone, and 21 begins a window.
+    let elsewhere = (0..40).map(|step| 1000 + 10 * step);
+    let outcome = run(&blocks((0..64).chain(elsewhere).chain(20..24)), 84);
+    assert_eq!(outcome.total.misses, 1 + 40 + 2);
+    // A write that misses is no read.
+    let cost = run(&load("5 1 1 0\n9 1 0 1\n".to_owned()), 80).device.unwrap();
+    assert_eq!((cost.requests, cost.read_requests), (1, 1));
+}
