@@ -86,8 +86,13 @@ impl Played {
 
     /// Takes an event: how many pages the kernel has reclaimed as it needed memory.
     fn take(&mut self, event: &Event) -> u64 {
+        self.take_seen(event, true)
+    }
+
+    /// The same where a use is seen before its pages come, or when they are there.
+    fn take_seen(&mut self, event: &Event, uses_first: bool) -> u64 {
         let Self { scopes, files, descriptors, steered, arrivals, managing, .. } = self;
-        let (sees, linked) = (Sees { uses_first: true, writes: true }, &HashMap::new());
+        let (sees, linked) = (Sees { uses_first, writes: true }, &HashMap::new());
         let (users, only_users, mapped) = (None, false, &mut Mapped::default());
         let (now, judged) = (Instant::now(), &mut Vec::new());
         let mut turn = Turn {
@@ -310,4 +315,15 @@ fn the_kernel_s_reclaim_without_need_leaves_the_size() {
     };
     assert_eq!(reclaimed_by(b"kswapd0", 3), ([0, 1], 1));
     assert_eq!(reclaimed_by(b"kdamond.0", 4), ([0, 0], 2), "pages that were not used for long, as it takes them");
+}
+
+#[test]
+fn a_page_that_one_process_brings_and_another_uses_first_has_missed_once() {
+    let mut played = Played::new("lru", "");
+    // A use is seen when its pages are there: the first process still waits for them.
+    for (kind, process) in [(Kind::Added, ONE), (Kind::Read, OTHER), (Kind::Read, ONE), (Kind::Read, OTHER)] {
+        played.take_seen(&event(kind, (1, 3), process), false);
+    }
+    let pages = played.steered.pages();
+    assert_eq!((pages.kernel_misses, pages.kernel_hits), (1, 2));
 }

@@ -149,8 +149,9 @@ impl Turn<'_> {
         if self.only_users {
             return;
         }
-        self.steered.used(volume, pages, (operation, user.map(|user| user.owner.number())));
-        let brought = |arrival: &Arrival| arrival.process == event.process;
+        self.steered.used(volume, pages.clone(), (operation, user.map(|user| user.owner.number())));
+        // What another has brought, and still waits for, is there as well: its own use will find it.
+        let brought = |arrival: &Arrival| arrival.process == event.process || arrival.meets(&pages);
         self.arrivals.take(object, brought, &mut |arrival| {
             self.steered.added(volume, arrival.first, arrival.count.into());
         });
