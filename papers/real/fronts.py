@@ -176,11 +176,12 @@ class MemorySteering:
 class Beside:
     """A program of ours that runs beside what is measured; as a context, killed at its end if it has not stopped."""
 
-    def __init__(self, log, words):
+    def __init__(self, log, words, ready=""):
+        """It is ready once it has said this."""
         self.log = log
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        wait_until(lambda: self.process.poll() is not None or self.log.stat().st_size, 30)
+        wait_until(lambda: self.process.poll() is not None or self.log.stat().st_size and ready in self.log.read_text(), 30)
         if self.process.poll() is not None:
             raise Failed(f"{words[0]} {words[1]} ends: {self.log.read_text()[-2000:]}")
 
@@ -214,7 +215,7 @@ class Observing(Beside):
 
     def __init__(self, forebay, directory, work, trace):
         self.told = work / "observe.json"
-        super().__init__(work / "observe.log", [forebay, "steer", directory, "--observe", "--record", trace, "--figures", self.told, "--log", "info"])
+        super().__init__(work / "observe.log", [forebay, "steer", directory, "--observe", "--record", trace, "--figures", self.told, "--log", "info"], "observing ")
 
     def figures(self):
         """What it has counted, once it has stopped."""
