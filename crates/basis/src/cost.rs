@@ -5,6 +5,8 @@
 pub struct DeviceCost {
     /// To begin a request elsewhere.
     pub request: f64,
+    /// To begin a request right behind the one before.
+    pub behind: f64,
     /// To transfer a page.
     pub page: f64,
 }

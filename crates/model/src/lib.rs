@@ -96,22 +96,23 @@ impl Model {
     pub fn reads(&self, page_size: u64) -> DeviceCost {
         const READS: u64 = 512;
         const LONG: u64 = 32;
-        let mean = |pages: u64| {
+        let mean = |pages: u64, together: bool| {
             let mut device = SimulatedDevice::new(self, page_size);
             // All over the first 64 GiB, in an order without one.
             let places = (64 << 30) / page_size / READS;
             for read in 0..READS {
                 let block = read * 197 % READS * places + read * 7_919 % places.max(1);
                 for page in 0..pages {
-                    device.miss(Place { object: 0, block: block + page }, page == 0, false);
+                    device.miss(Place { object: 0, block: block + page }, page == 0 || !together, false);
                 }
             }
             device.finish();
             device.device_ms / READS as f64
         };
-        let (one, long) = (mean(1), mean(LONG));
+        let (one, long, apart) = (mean(1, true), mean(LONG, true), mean(LONG, false));
         let page = ((long - one) / (LONG - 1) as f64).max(0.0);
-        DeviceCost { request: (one - page).max(0.0), page }
+        let behind = ((apart - long) / (LONG - 1) as f64).max(0.0);
+        DeviceCost { request: (one - page).max(0.0), behind, page }
     }
 }
 

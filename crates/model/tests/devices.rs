@@ -1,8 +1,8 @@
 //! What requests cost on each kind of device, worked by hand; and what holds of every preset.
 
-use forebay_basis::Place;
+use forebay_basis::{DeviceCost, Place};
 use forebay_model::presets::{self, PRESETS};
-use forebay_model::{Cost, Model, SimulatedDevice};
+use forebay_model::{Cost, Kind, Model, SimulatedDevice};
 use proptest::prelude::*;
 
 /// A device whose pages have 1,000 bytes: at 1 MB/s a page takes 1 ms.
@@ -252,5 +252,14 @@ proptest! {
             prop_assert!(coalesced.price <= alone.price.map(|price| price + 1e-9), "{}", preset.name);
             prop_assert!(coalesced.bytes == alone.bytes);
         }
+    }
+}
+
+#[test]
+fn a_request_right_behind_another_is_cheap_on_disks_alone() {
+    for preset in PRESETS {
+        let DeviceCost { request, behind, page } = preset.model().reads(4096);
+        let disk = matches!(preset.model().kind, Kind::Disk(_));
+        assert_eq!(behind < request / 2.0, disk, "{}: {request} {behind} {page}", preset.name);
     }
 }

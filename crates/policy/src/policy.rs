@@ -75,6 +75,11 @@ pub trait Policy: Sized + Send + 'static {
     #[inline]
     fn prefetch(&self, _page: u32) {}
 
+    /// What is referenced from now on belongs to another request of a user: no device reads it together with what came before. The simulator says so
+    /// where it has a device.
+    #[inline]
+    fn begin_request(&mut self) {}
+
     /// A resident page is referenced.
     fn hit(&mut self, reference: &Reference);
 

@@ -386,6 +386,11 @@ impl<P: Policy> Policy for WithReadahead<P> {
     }
 
     #[inline]
+    fn begin_request(&mut self) {
+        self.policy.begin_request();
+    }
+
+    #[inline]
     fn hit(&mut self, reference: &Reference) {
         self.policy.hit(reference);
     }

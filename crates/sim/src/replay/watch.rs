@@ -223,6 +223,9 @@ impl Observer for Watcher {
             }
         }
         self.device.begin_request(at.time(), at.request().1 == Operation::Write);
+        if self.device.is_some() {
+            policy.begin_request();
+        }
     }
 
     /// Under a rule pages are read ahead as it says. What the trace's own cache has read ahead is a reference like others then.

@@ -45,7 +45,7 @@ impl Costs {
 
     /// What a hit of that class is worth.
     pub(super) fn of(&self, class: Class) -> f64 {
-        self.device.map_or(1.0, |DeviceCost { request, page }| {
+        self.device.map_or(1.0, |DeviceCost { request, page, .. }| {
             page + request * self.began[class as usize] / self.missed[class as usize]
         })
     }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_hit_saves_the_part_of_a_request_that_its_kind_of_miss_begins() {
-        let mut costs = Costs::new(Some(DeviceCost { request: 8.0, page: 0.5 }));
+        let mut costs = Costs::new(Some(DeviceCost { request: 8.0, behind: 0.0, page: 0.5 }));
         for block in 0..2_000 {
             // Four blocks in a row, of a request each, and one elsewhere.
             costs.miss(Class::Looping, Place { object: 1, block });
