@@ -113,6 +113,14 @@ impl BlockTable {
         *entry = Entry { newest: self.clock, other: entry.newest };
     }
 
+    /// What is fetched next is not fetched together with what came before: their timestamps differ by more than `gap`.
+    pub(super) fn interrupt(&mut self, gap: u32) {
+        if self.clock > u32::MAX - gap {
+            self.set_back();
+        }
+        self.clock += gap;
+    }
+
     /// When the block was fetched.
     pub(super) fn timestamps(&self, place: Place) -> Timestamps {
         let leaf = self.leaf(place);
@@ -304,6 +312,20 @@ mod tests {
         table.record(places[1]);
         assert_eq!(table.timestamps(places[1]), Timestamps { newest: 14, older: 0 });
         table.check();
+    }
+
+    #[test]
+    fn blocks_fetched_after_an_interruption_are_farther_apart_than_the_gap() {
+        let mut table = BlockTable::new(0);
+        for clock in [0, u32::MAX - 6, u32::MAX - 5, u32::MAX - 4] {
+            table.set_clock(clock);
+            table.record(at(0, 1));
+            table.interrupt(5);
+            table.record(at(0, 2));
+            let [before, after] = [1, 2].map(|block| table.timestamps(at(0, block)).newest);
+            assert_eq!(after - before, 6, "{clock}");
+            table.check();
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The eviction section: sequences in GreedyDual-Size order (the paper's section 3.4).
 //!
-//! A sequence enters with `H = L + 1 / size`, and the inflation `L` never falls. So those of one size enter in rising order of
-//! `H`, and a list for each size is sorted by itself:
+//! A sequence enters with `H = L + 1 / size`, or `L` and what the device takes for each of its blocks (`cost`). The inflation `L` never falls. So those
+//! of one size enter in rising order of `H`, and a list for each size is sorted by itself:
 //!
 //! ```text
 //!            top                                     bottom
@@ -15,6 +15,7 @@
 //!
 //! A section above its limit *drains*: its blocks leave in the order in which they entered, whatever their sequences.
 
+use super::cost::Prices;
 use super::stack::{At, Block};
 use crate::parts::list::{List, Nodes};
 
@@ -29,6 +30,7 @@ pub(super) struct Eviction {
     least: Vec<f64>,
     /// DE4. The size whose list holds the bottom: the least rank, and of equals the largest size.
     lowest: usize,
+    prices: Prices,
     len: u32,
     /// How many blocks have ever entered.
     entered: u64,
@@ -39,12 +41,13 @@ pub(super) struct Eviction {
 }
 
 impl Eviction {
-    pub(super) fn new(longest: u16) -> Self {
+    pub(super) fn new(longest: u16, prices: Prices) -> Self {
         let sizes = usize::from(longest) + 1;
         Self {
             lists: vec![List::new(); sizes],
             least: vec![f64::INFINITY; sizes],
             lowest: sizes - 1,
+            prices,
             len: 0,
             entered: 0,
             drains: false,
@@ -75,7 +78,7 @@ impl Eviction {
 
     /// A block enters, of a sequence of this many.
     pub(super) fn push(&mut self, nodes: &mut Nodes<Block>, page: u32, size: u16) {
-        let h = self.inflation + 1.0 / f64::from(size);
+        let h = self.inflation + self.prices.each(size);
         self.entered += 1;
         nodes[page] = Block { size, h, entered: self.entered, at: At::Eviction, ..nodes[page] };
         let size = usize::from(size);

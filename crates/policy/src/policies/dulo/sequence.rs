@@ -1,6 +1,7 @@
 //! Forming sequences (the paper's section 3.3): which blocks of the bank are close on the disk and are fetched together.
 
 use super::block_table::Timestamps;
+use super::cost::Prices;
 use forebay_basis::Place;
 
 /// A block of a full sequencing bank.
@@ -15,7 +16,7 @@ pub(super) struct Member {
     pub(super) size: u16,
 }
 
-/// The rules that end a sequence.
+/// The rules that end a sequence, and what it costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// Rule 1: the most that block numbers may differ.
@@ -24,6 +25,8 @@ pub(super) struct Rules {
     pub(super) gap: u32,
     /// Rule 4: the most blocks.
     pub(super) longest: u16,
+    /// What sequences cost.
+    pub(super) prices: Prices,
 }
 
 impl Rules {
@@ -64,7 +67,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const PAPER: Rules = Rules { distance: 4, gap: 1, longest: 128 };
+    const PAPER: Rules = Rules { distance: 4, gap: 1, longest: 128, prices: Prices::SEEK };
 
     /// The sizes of the sequences that blocks, each with its newest and its older timestamp, form.
     fn sizes(rules: Rules, blocks: &[(u64, u32, u32)]) -> Vec<u16> {

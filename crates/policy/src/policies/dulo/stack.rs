@@ -85,7 +85,7 @@ impl Stack {
             slots,
             correlation: List::new(),
             bank: List::new(),
-            eviction: Eviction::new(rules.longest),
+            eviction: Eviction::new(rules.longest, rules.prices),
             active: linux.then(Active::new),
             rules,
             correlation_max: 0,

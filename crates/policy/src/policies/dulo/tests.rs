@@ -3,7 +3,7 @@ use super::*;
 use crate::layout::Layout;
 use crate::parts::long_run;
 use crate::{Clock, Linux, Lru, Settings};
-use forebay_basis::Place;
+use forebay_basis::{DeviceCost, Place};
 use std::sync::Arc;
 
 struct AnyVictim(Vec<u32>);
@@ -257,4 +257,48 @@ fn sequences_are_those_of_the_disk_where_it_is_known() {
     assert_eq!(mean_sequence(&[("numbers", "file")], torn(), across()), 1.0);
     // Of blocks 6 and 7 no place is known.
     assert_eq!(mean_sequence(&[], torn(), (0..12).flat_map(|file| (6..8).map(move |block| (file, block)))), 2.0);
+}
+
+/// The mean sequence of 24 blocks in a row, every four in a request of their own, on a device with these prices.
+fn mean_sequence_by_device(behind: f64, settings: &[(&str, &str)]) -> f64 {
+    let given = [("correlation", "0"), ("bank", "50%")].iter().chain(settings).copied();
+    let settings = Settings::parse(Dulo::INFO.parameters, given).unwrap();
+    let device = Some(DeviceCost { request: 8.0, behind, page: 0.5 });
+    let mut dulo = Dulo::new(&Setup { device, ..Setup::new(48, 1000, settings) });
+    for page in 0..24 {
+        if page % 4 == 0 {
+            dulo.begin_request();
+        }
+        dulo.miss(&Reference::of(page), &mut AnyVictim(Vec::new())).unwrap();
+    }
+    dulo.check_invariants();
+    dulo.stack.eviction.mean_sequence()
+}
+
+#[test]
+fn where_each_request_costs_as_much_only_its_own_blocks_are_a_sequence() {
+    let device = ("cost", "device");
+    assert_eq!(mean_sequence_by_device(8.0, &[device]), 4.0);
+    assert_eq!(mean_sequence_by_device(8.0, &[device, ("gap", "3")]), 4.0);
+    assert_eq!(mean_sequence_by_device(0.0, &[device]), 24.0, "a disk's arm is there already");
+    assert_eq!(mean_sequence_by_device(8.0, &[("cost", "seek")]), 24.0);
+}
+
+#[test]
+fn trials_count_what_the_device_takes() {
+    let settings = Settings::parse(Dulo::INFO.parameters, [("cost", "device")]).unwrap();
+    let device = Some(DeviceCost { request: 9.0, behind: 9.0, page: 1.0 });
+    let mut dulo = Dulo::new(&Setup { device, ..Setup::new(8_000, 10_000, settings) });
+    let mut sampled = 0.0;
+    for page in 0..4_000 {
+        if page % 2 == 0 {
+            dulo.begin_request();
+        }
+        dulo.miss(&Reference::of(page), &mut AnyVictim(Vec::new())).unwrap();
+        let trials = dulo.trials.as_ref().unwrap();
+        sampled += f64::from(u8::from(trials::is_sampled(Place { object: 0, block: page.into() }, trials.bits())));
+    }
+    // A request of two pages takes 11, and one of a single page 10, which counts 1.
+    let cost = dulo.trials.as_ref().unwrap().costs()[0];
+    assert!(cost > 0.8 * sampled / 2.0 * 1.1 && cost < sampled / 2.0 * 1.1, "{cost} of {sampled}");
 }

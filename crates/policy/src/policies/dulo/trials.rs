@@ -13,7 +13,7 @@
 //!
 //! - **Extents of 8 neighbours are sampled, not blocks**, so that sequences survive. One extent in eight is; in caches of less than 2,048 frames one in four, which
 //!   takes 90 KB more at the most; and in caches of 65,536 frames and more as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication.
-//! - A seek is a miss whose block does not follow the one that the trial fetched before. Timestamps are those of the cache's own block table.
+//! - A seek is a miss whose block does not follow the one that the trial fetched before; with `cost=device` what misses cost counts instead (`cost`). Timestamps are those of the cache's own block table.
 //! - Seeks count less the older they are: half after six times as many sampled references as a trial has frames.
 //! - The section begins with 45 % of the cache. Another size is taken when it has saved more seeks than chance explains: 0.3 times the root of the seeks of the present one.
 //!
@@ -62,6 +62,9 @@ struct Trial {
     stack: Stack,
     /// Where the disk's arm stands: at the block behind the one that was fetched last.
     behind: Option<Place>,
+    /// In which of the users' requests that was.
+    request: u64,
+    /// Or what fetches cost, with `cost=device`.
     seeks: f64,
 }
 
@@ -124,6 +127,8 @@ pub(super) struct Trials {
     frames: u32,
     /// Sampled references until sizes are compared.
     left: u32,
+    /// The users' requests so far, where the device does not join them.
+    request: u64,
     rules: Rules,
     /// The bank's share of the cache, and of each trial.
     bank: f64,
@@ -134,9 +139,10 @@ impl Trials {
     pub(super) fn new(capacity: u32, rules: Rules, bank: f64) -> Self {
         let bits = bits(capacity);
         let frames = (capacity >> bits).max(1);
-        let trial = |_| Trial { stack: Stack::new(0, 0, rules, false), behind: None, seeks: 0.0 };
+        let trial = |_| Trial { stack: Stack::new(0, 0, rules, false), behind: None, request: 0, seeks: 0.0 };
         let trials = std::array::from_fn(trial);
-        let mut trials = Self { trials, blocks: Blocks::new(), best: FIRST, bits, frames, left: 1, rules, bank };
+        let mut trials =
+            Self { trials, blocks: Blocks::new(), best: FIRST, bits, frames, left: 1, request: 0, rules, bank };
         trials.divide();
         trials
     }
@@ -179,6 +185,11 @@ impl Trials {
         }
     }
 
+    /// No block that is fetched from now on belongs to a request before.
+    pub(super) fn begin_request(&mut self) {
+        self.request += 1;
+    }
+
     /// A block is referenced that the cache holds or has just fetched.
     pub(super) fn reference(&mut self, place: Place, disk: &Disk) {
         if !is_sampled(place, self.bits) {
@@ -191,7 +202,9 @@ impl Trials {
                 trial.stack.hit(number);
                 continue;
             }
-            trial.seeks += f64::from(u8::from(trial.behind != Some(at)));
+            let begins = trial.behind != Some(at) || trial.request != self.request;
+            trial.request = self.request;
+            trial.seeks += self.rules.prices.fetch(begins);
             trial.behind = Some(Place { block: at.block.wrapping_add(1), ..at });
             self.blocks.holders[number as usize] += 1;
             if trial.stack.is_full() {
@@ -228,6 +241,16 @@ impl Trials {
         self.blocks.bytes() + self.trials.iter().map(|trial| trial.stack.bytes()).sum::<usize>()
     }
 
+    #[cfg(test)]
+    pub(super) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    #[cfg(test)]
+    pub(super) fn costs(&self) -> [f64; SHARES.len()] {
+        std::array::from_fn(|trial| self.trials[trial].seeks)
+    }
+
     pub(super) fn check(&self) {
         let mut holders = vec![0; self.blocks.holders.len()];
         for trial in &self.trials {
@@ -258,7 +281,7 @@ fn bits(capacity: u32) -> u32 {
 }
 
 /// Whether the block's extent is sampled: a hash of where it lies begins with zeroes.
-fn is_sampled(place: Place, bits: u32) -> bool {
+pub(super) fn is_sampled(place: Place, bits: u32) -> bool {
     let extent = u64::from(place.object) << 40 ^ place.block >> EXTENT_BITS;
     let hash = (extent ^ extent >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);

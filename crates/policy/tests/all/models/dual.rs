@@ -1,6 +1,6 @@
 //! DULO.
 
-use crate::models::{Model, Reference, take};
+use crate::models::{DEVICE, Model, REQUEST, Reference, take};
 use forebay_basis::Place;
 
 /// DULO on `Vec`s, bottom first, and the times of all fetches ever made.
@@ -19,12 +19,26 @@ pub(crate) struct Dual {
     pub(crate) fetched: Vec<Place>,
     pub(crate) places: Vec<(u32, Place)>,
     pub(crate) tried: Option<Tried>,
+    pub(crate) costs: Costs,
+    /// The user's request, and that of the last fetch.
+    pub(crate) request: usize,
+    pub(crate) fetched_in: usize,
 }
+
+/// What a request and a page cost, and whether neighbours cost a request each.
+#[derive(Clone, Copy)]
+pub(crate) struct Costs {
+    request: f64,
+    page: f64,
+    apart: bool,
+}
+
+/// With the block behind the one fetched last and that one's request, and the seeks or costs.
+type Trial = (Dual, Option<(Place, usize)>, f64);
 
 /// Three of them with fixed buffers, over a sample of the blocks, and what their seeks say of the size of the buffer.
 pub(crate) struct Tried {
-    /// With the block behind the one fetched last, and the seeks.
-    trials: Vec<(Dual, Option<Place>, f64)>,
+    trials: Vec<Trial>,
     best: usize,
     /// The blocks ever seen: their places in this are their page numbers in the trials.
     known: Vec<Place>,
@@ -39,11 +53,12 @@ fn buffer(capacity: usize, section: f64) -> usize {
 }
 
 impl Tried {
-    fn new(capacity: usize) -> Self {
+    fn new(capacity: usize, costs: Costs) -> Self {
         let frames = (capacity / 4).max(1);
         let trial = |section| {
             let mut dual = Dual::new(frames, 0.0, 5.0, 128);
             dual.correlation_max = buffer(frames, section);
+            dual.costs = costs;
             (dual, None, 0.0)
         };
         Self { trials: SECTIONS.map(trial).into(), best: 1, known: Vec::new(), frames, left: frames.div_ceil(256) }
@@ -57,7 +72,7 @@ impl Tried {
     }
 
     /// Takes a reference; `fetched`: the cache's fetches, this one included.
-    fn reference(&mut self, place: Place, fetched: &mut Vec<Place>) {
+    fn reference(&mut self, place: Place, fetched: &mut Vec<Place>, request: usize) {
         if !Self::is_sampled(place) {
             return;
         }
@@ -69,7 +84,8 @@ impl Tried {
             std::mem::swap(&mut dual.fetched, fetched);
             if !dual.hit(page as u32) {
                 let next = Place { block: place.block.wrapping_add(1), ..place };
-                *seeks += f64::from(u8::from(behind.replace(next) != Some(place)));
+                let begins = behind.replace((next, request)) != Some((place, request));
+                *seeks += dual.costs.page + if begins { dual.costs.request } else { 0.0 };
                 if dual.resident().len() == dual.capacity {
                     dual.evict();
                 }
@@ -111,16 +127,30 @@ impl Dual {
             fetched: Vec::new(),
             places: Vec::new(),
             tried: None,
+            costs: Costs { request: 1.0, page: 0.0, apart: false },
+            request: 0,
+            fetched_in: 0,
         }
     }
 
     /// With a buffer whose size adapts.
     pub(crate) fn adaptive(capacity: usize) -> Self {
-        let mut dual = Self::new(capacity, 0.0, 5.0, 128);
-        let tried = Tried::new(capacity);
+        Self::new(capacity, 0.0, 5.0, 128).adapts()
+    }
+
+    fn adapts(self) -> Self {
+        let (capacity, mut dual) = (self.capacity, self);
+        let tried = Tried::new(capacity, dual.costs);
         dual.correlation_max = buffer(capacity, SECTIONS[tried.best]);
         dual.tried = Some(tried);
         dual
+    }
+
+    /// By the prices of the device.
+    pub(crate) fn by_device(mut self) -> Self {
+        let one = DEVICE.request + DEVICE.page;
+        self.costs = Costs { request: DEVICE.request / one, page: DEVICE.page / one, apart: true };
+        if self.tried.is_some() { self.adapts() } else { self }
     }
 
     fn resident(&self) -> Vec<u32> {
@@ -143,7 +173,7 @@ impl Dual {
         let (at_a, at_b) = (self.place(a), self.place(b));
         let (times_a, times_b) = (self.fetches(a), self.fetches(b));
         at_a.object != at_b.object
-            || at_b.block > at_a.block + 4
+            || at_b.block > at_a.block + if self.costs.apart { 1 } else { 4 }
             || times_a.len() != times_b.len()
             || times_a.iter().zip(&times_b).any(|(a, b)| a + 1 != *b)
     }
@@ -172,7 +202,8 @@ impl Dual {
         let lowest = |sequence: &Vec<u32>| stack.iter().position(|page| sequence.contains(page)).unwrap();
         sequences.sort_by_key(lowest);
         for blocks in sequences {
-            self.eviction.push((self.inflation + 1.0 / blocks.len() as f64, blocks.len(), blocks, self.entered));
+            let h = self.inflation + (self.costs.request / blocks.len() as f64 + self.costs.page);
+            self.eviction.push((h, blocks.len(), blocks, self.entered));
             self.entered += 1;
         }
         // The sort is stable: of equals, what came first stays lower.
@@ -228,13 +259,16 @@ impl Dual {
     /// The trials take a reference, and say how large the buffer is to be.
     fn learn(&mut self, place: Place) -> Option<usize> {
         let tried = self.tried.as_mut()?;
-        tried.reference(place, &mut self.fetched);
+        tried.reference(place, &mut self.fetched, self.request);
         Some(buffer(self.capacity, SECTIONS[tried.best]))
     }
 }
 
 impl Model for Dual {
-    fn reference(&mut self, reference: &Reference, _: usize) -> Vec<u32> {
+    fn reference(&mut self, reference: &Reference, now: usize) -> Vec<u32> {
+        if self.costs.apart {
+            self.request = now / REQUEST;
+        }
         let Reference { page, place, .. } = *reference;
         let mut evicted = Vec::new();
         if self.hit(page) {
@@ -242,6 +276,10 @@ impl Model for Dual {
         } else {
             if self.resident().len() == self.capacity {
                 evicted.push(self.evict());
+            }
+            if std::mem::replace(&mut self.fetched_in, self.request) != self.request {
+                // A time at which nothing was fetched.
+                self.fetched.push(Place { object: u32::MAX, block: 0 });
             }
             self.fetched.push(place);
             self.correlation_max = self.learn(place).unwrap_or(self.correlation_max);

@@ -48,13 +48,17 @@ use two_queue::ThreeLists;
 use w_tinylfu::Admitted;
 use weights::Weights;
 
-use forebay_basis::Place;
+use forebay_basis::{DeviceCost, Place};
 use forebay_policy::registry::{self, POLICIES};
 use forebay_policy::{Caller, Future, Policy, Reference, Spec, Visitor};
 use proptest::prelude::*;
 use std::sync::Arc;
 
 const PAGES: u32 = 20;
+
+/// What policies know of the device with `cost=device`: a new request of a user, each of so many references, has no part in the one before.
+const DEVICE: DeviceCost = DeviceCost { request: 6.0, behind: 5.0, page: 1.5 };
+const REQUEST: usize = 3;
 
 /// Policies at other settings than their defaults.
 const VARIANTS: &[&str] = &[
@@ -107,6 +111,8 @@ const VARIANTS: &[&str] = &[
     "dulo:correlation=20%:bank=50%:longest=3",
     "dulo:correlation=0:bank=30%",
     "dulo:correlation=75%",
+    "dulo:cost=device",
+    "dulo:correlation=0:bank=30%:cost=device",
     "lru-sp:manager=mru",
     "lru-sp:manager=access-once",
     "lru-sp:manager=lru-k",
@@ -173,6 +179,8 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "opt" => foreseen(true),
         "worst" => foreseen(false),
         "dulo" => Box::new(Dual::adaptive(capacity)),
+        "dulo:cost=device" => Box::new(Dual::adaptive(capacity).by_device()),
+        "dulo:correlation=0:bank=30%:cost=device" => Box::new(Dual::new(capacity, 0.0, 30.0, 128).by_device()),
         "dulo:correlation=75%" => Box::new(Dual::new(capacity, 75.0, 5.0, 128)),
         "dulo:correlation=20%:bank=50%:longest=3" => Box::new(Dual::new(capacity, 20.0, 50.0, 3)),
         "dulo:correlation=0:bank=30%" => Box::new(Dual::new(capacity, 0.0, 30.0, 128)),
@@ -257,6 +265,7 @@ impl Visitor for Compare<'_> {
         if self.spec.needs_future() {
             setup.future = Some(Arc::new(Future::new(Arc::new(pages_of(self.references)), self.pages)));
         }
+        setup.device = self.spec.label.contains("cost=device").then_some(DEVICE);
         let mut policy = P::new(&setup);
         let mut model = model(&self.spec.label, self.capacity as usize, self.references);
         let (mut hits, mut model_hits) = (0, 0);
@@ -264,6 +273,9 @@ impl Visitor for Compare<'_> {
         for (now, reference) in self.references.iter().enumerate() {
             let page = reference.page;
             let mut victims = Victims::default();
+            if now.is_multiple_of(REQUEST) {
+                policy.begin_request();
+            }
             if policy.contains(page) {
                 policy.hit(reference);
                 hits += 1;
