@@ -186,7 +186,7 @@ class Beside:
             raise Failed(f"{words[0]} {words[1]} ends: {self.log.read_text()[-2000:]}")
 
     def stop(self):
-        """Ends it in order: what it has said."""
+        """Stops it, and returns its log."""
         self.process.send_signal(signal.SIGTERM)
         failed = self.process.wait(120)
         said = self.log.read_text()

@@ -7,8 +7,8 @@ Each load runs in the kernel's page cache, in a control group with a quarter, ha
 its uses and counts which of them the kernel had. The recording is then replayed under the policy, with the kernel's readahead. Keeps every run as JSON in runs/;
 `--show FILE` prints its table.
 
-Requests are those that read, as the kernel makes them of the block device, and the model of its own: the server behind that device splits long ones, and a write that
-misses reads nothing. The kernel's reads of directories and of the places of files, some dozen in a run, are among its.
+Only reads are counted: on the kernel's side requests of the block device, on the model's those of its device. The server behind the block device splits long ones. The kernel's
+figure includes some dozen reads of directories and of maps of files.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ LEAST_RECORDED = 0.98
 
 
 class Group(stage.Group):
-    """A group whose page cache is bounded, and nothing else, also while programs start by the dozen.
+    """A group that bounds only the page cache, also while dozens of programs start.
 
     A limit that follows what programs take of their own comes too late for these: what they take until then, the kernel takes from the cache, down to nothing. So for a while
     after they have taken `STEP` between two looks they have `ROOM` above it, and what is too much of the cache is reclaimed from outside."""
@@ -157,7 +157,7 @@ def one(place, load, mib):
         "seen": seen,
         "device": device,
         "hit_ratio": hits / max(hits + misses, 1),
-        "model": {"hit_ratio": told["total"]["hit_ratio"], "requests": told["device"]["read_requests"], "bytes": told["device"]["device_bytes"]},
+        "model": {"hit_ratio": told["total"]["hit_ratio"], "requests": told["device"]["read_requests"], "device_bytes": told["device"]["device_bytes"]},
     }
 
 

@@ -1,12 +1,13 @@
 //! Where files lie on their disks (FIEMAP), for a policy that goes by block numbers.
 //!
 //! ```text
-//!   policy --on_disk--> Extents --Asked--> whoever has the files opens them, and asks the file system by `runs_of`
+//!   policy --on_disk--> Extents --Asked--> the owner of the files: opens them, and calls `runs_of`
 //!                          ^-----found------------'
 //! ```
 //!
 //! A file system may hold a file's lock for as long as a write takes, and FIEMAP waits for that lock. So a thread of its own asks, and until it has the answer the
-//! policy goes by places in files. An extent takes 24 bytes. A file is asked for again when what is known of it is old, and when a block is not in it: that may have been written since.
+//! policy goes by places in files. An extent takes 24 bytes. A file is asked for again in two cases: what is known of it is old, or it lacks a block. That block
+//! may have been written since.
 
 mod fiemap;
 
@@ -16,7 +17,7 @@ use foldhash::fast::RandomState;
 use forebay_basis::Place;
 use forebay_policy::Layout;
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,9 +25,11 @@ use std::time::{Duration, Instant};
 const AGAIN: Duration = Duration::from_secs(1);
 /// Files are moved, and share extents, without an event.
 const OLD: Duration = Duration::from_secs(30);
-/// There is room for one extent, and one file, for every four pages of the cache, and for 1,024 more of each.
+/// Room for one extent and one file for every four pages of the cache, and for 1,024 more of each.
 const PAGES_AN_EXTENT: u64 = 4;
 const FEWEST: usize = 1024;
+/// The most files that wait to be asked for. More are asked for later.
+const MOST_ASKED: usize = 1 << 16;
 
 /// Pages of a file that lie side by side: the first, how many, and the block of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +52,9 @@ struct Lies {
 }
 
 impl Lies {
-    /// It is being asked for the first time.
-    fn new() -> Self {
-        Self { disk: 0, runs: Box::default(), at: Instant::now(), asked: true }
+    /// Nothing yet.
+    fn new(asked: bool) -> Self {
+        Self { disk: 0, runs: Box::default(), at: Instant::now(), asked }
     }
 }
 
@@ -68,7 +71,7 @@ pub type Asked = Receiver<u32>;
 #[derive(Debug)]
 pub struct Extents {
     known: Mutex<Known>,
-    asks: Sender<u32>,
+    asks: SyncSender<u32>,
     most: usize,
 }
 
@@ -76,7 +79,7 @@ impl Extents {
     /// Nothing is known, of files of which this many pages may be in the cache.
     pub fn new(pages: u64) -> (Arc<Self>, Asked) {
         let most = usize::try_from(pages / PAGES_AN_EXTENT).unwrap_or(usize::MAX).saturating_add(FEWEST);
-        let (asks, asked) = channel();
+        let (asks, asked) = sync_channel(most.min(MOST_ASKED));
         (Arc::new(Self { known: Mutex::default(), asks, most }), asked)
     }
 
@@ -92,10 +95,7 @@ impl Extents {
 
     /// A file is going to be used: it is asked for, if nothing is known of it.
     pub fn expect(&self, object: u32) {
-        self.known().files.entry(object).or_insert_with(|| {
-            self.ask(object);
-            Lies::new()
-        });
+        self.known().files.entry(object).or_insert_with(|| Lies::new(self.ask(object)));
     }
 
     /// A file has gone, or its blocks have.
@@ -108,8 +108,13 @@ impl Extents {
 
     /// A file that was asked for lies there, on the disk of this number.
     pub fn found(&self, object: u32, disk: u32, runs: Box<[Run]>) {
-        self.forget(object);
         let mut known = self.known();
+        // It may have been cut, or have gone, since it was asked for.
+        let Some(before) = known.files.get(&object).filter(|lies| lies.asked).map(|lies| lies.runs.len()) else {
+            return;
+        };
+        known.files.remove(&object);
+        known.runs -= before;
         if known.runs + runs.len() > self.most || known.files.len() >= self.most {
             // All is found again as it is asked for.
             *known = Known::default();
@@ -120,27 +125,22 @@ impl Extents {
         }
     }
 
-    fn ask(&self, object: u32) {
-        // Whoever answers may have gone.
-        let _ = self.asks.send(object);
+    /// Whether the file is being asked for now. The thread that answers may be busy for long, or gone.
+    fn ask(&self, object: u32) -> bool {
+        self.asks.try_send(object).is_ok()
     }
 }
 
 impl Layout for Extents {
     fn on_disk(&self, place: Place) -> Option<Place> {
         let mut known = self.known();
-        let mut is_new = false;
-        let lies = known.files.entry(place.object).or_insert_with(|| {
-            is_new = true;
-            Lies::new()
-        });
+        let lies = known.files.entry(place.object).or_insert_with(|| Lies::new(self.ask(place.object)));
         let after = lies.runs.partition_point(|run| run.first <= place.block);
         let run = after.checked_sub(1).map(|index| lies.runs[index]);
         let run = run.filter(|run| place.block - run.first < run.pages);
         let age = if lies.asked { Duration::ZERO } else { lies.at.elapsed() };
-        if is_new || age >= if run.is_some() { OLD } else { AGAIN } {
-            lies.asked = true;
-            self.ask(place.object);
+        if age >= if run.is_some() { OLD } else { AGAIN } {
+            lies.asked = self.ask(place.object);
         }
         run.map(|run| Place { object: lies.disk, block: run.block + (place.block - run.first) })
     }
@@ -178,13 +178,16 @@ mod tests {
 
     #[test]
     fn there_is_room_for_some() {
-        let (extents, _asked) = Extents::new(0);
+        let (extents, asked) = Extents::new(0);
         for object in 0..10_000 {
+            extents.expect(object);
+            assert_eq!(asked.try_recv(), Ok(object));
             extents.found(object, 0, [Run { first: 0, pages: 1, block: 0 }].into());
         }
         let known = extents.known();
         assert!(known.files.len() <= FEWEST && known.runs == known.files.len(), "{}", known.files.len());
         drop(known);
+        extents.expect(1);
         extents.found(1, 0, vec![Run { first: 0, pages: 1, block: 0 }; FEWEST + 1].into());
         assert!(extents.on_disk(Place { object: 1, block: 0 }).is_none(), "one alone may be too many");
         assert!(extents.bytes() < 1 << 20);

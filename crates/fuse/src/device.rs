@@ -166,7 +166,7 @@ impl LowerFile {
         }
     }
 
-    /// Blocks of it were given up.
+    /// Some of its blocks were freed: what is known of them is dropped.
     fn lies_elsewhere(&self) {
         if let (Some(lying), Some(&object)) = (&self.files.lying, self.object.get()) {
             lying.forget(object);
@@ -483,9 +483,6 @@ impl Device for LowerFile {
             self.failed_sync.store(0, Ordering::SeqCst);
         }
         let below = self.last_change.size();
-        if length < below {
-            self.lies_elsewhere();
-        }
         let set = if length < below.max(self.reserved.load(Ordering::Acquire)) {
             self.reserved.store(length, Ordering::Release);
             self.change(false, |descriptors| {
@@ -499,6 +496,9 @@ impl Device for LowerFile {
         } else {
             Ok(())
         };
+        if length < below {
+            self.lies_elsewhere();
+        }
         set.inspect_err(|_| self.length.store(before, Ordering::Release))
     }
 
@@ -527,7 +527,11 @@ impl Device for LowerFile {
 
     fn write_zeroes(&self, offset: u64, length: u64, allocate: bool) -> io::Result<()> {
         let way = if allocate { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
-        self.allocate(way | FallocateFlags::KEEP_SIZE, offset, length)
+        let written = self.allocate(way | FallocateFlags::KEEP_SIZE, offset, length);
+        if !allocate {
+            self.lies_elsewhere();
+        }
+        written
     }
 
     fn extents(&self, offset: u64, length: u64) -> io::Result<Vec<Extent>> {

@@ -19,7 +19,7 @@ pub(crate) struct Lying {
 }
 
 impl Lying {
-    /// Has files of which pages of so many bytes are cached asked for, until nobody needs the answers.
+    /// Starts the thread that finds files' extents, in pages of `page` bytes. It ends when the pool and the mounts have gone.
     pub(crate) fn start(extents: Arc<Extents>, asked: Asked, page: u64) -> io::Result<Arc<Self>> {
         let lying = Arc::new(Self { extents, page, files: Mutex::default() });
         let of = Arc::downgrade(&lying);
@@ -60,19 +60,20 @@ impl Lying {
     }
 
     fn find(&self, object: u32) {
-        let Some(file) = self.files().get(&object).and_then(Weak::upgrade) else {
+        let asked = self.files().get(&object).cloned().unwrap_or_default();
+        // Not the file itself: it may leave the cache while the file system answers, and is to be counted then.
+        let Some((descriptors, disk)) = asked.upgrade().map(|file| (file.open_below(), file.disk())) else {
             self.extents.forget(object);
             return;
         };
-        let runs = file.open_below().and_then(|descriptors| runs_of(&descriptors.main, self.page));
-        let runs = runs.unwrap_or_else(|error| {
-            tracing::debug!("{}: where it lies is not known: {error}", file.name());
+        let runs = descriptors.and_then(|descriptors| runs_of(&descriptors.main, self.page)).unwrap_or_else(|error| {
+            tracing::debug!("where file {object} lies is not known: {error}");
             Box::default()
         });
         let files = self.files();
         // Its number may be another's by now.
-        if files.get(&object).is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&file))) {
-            self.extents.found(object, file.disk(), runs);
+        if files.get(&object).is_some_and(|known| known.ptr_eq(&asked)) {
+            self.extents.found(object, disk, runs);
         }
     }
 }

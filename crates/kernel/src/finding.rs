@@ -43,7 +43,7 @@ impl Finding {
         self.extents.bytes()
     }
 
-    /// Has what was asked for looked for, and takes what was found meanwhile.
+    /// Passes on what the policy asks for, and takes the answers.
     pub(crate) fn go_on(&mut self, files: &Files, scopes: &Scopes) {
         while let Ok(object) = self.asked.try_recv() {
             let file = files.get(object).map(|file| file.id);

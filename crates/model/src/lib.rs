@@ -209,7 +209,7 @@ impl SimulatedDevice {
         self.now += ms;
     }
 
-    /// The request that the present misses form is whole: what lies right behind them is another one.
+    /// Ends the request that the present misses form: misses right behind them are another one.
     pub fn end_run(&mut self) {
         self.make();
     }

@@ -17,6 +17,8 @@ pub(crate) struct Brought<'a> {
     pub(crate) region: &'a Mapped,
     pub(crate) at: usize,
     pub(crate) length: usize,
+    /// How many of these pages had lost their mapping, beside the one that was touched.
+    pub(crate) again: usize,
     pub(crate) fault: Fault,
     /// How long that took.
     pub(crate) took: Duration,
@@ -47,8 +49,8 @@ impl Shared {
             self.counters.fault_time.add_time(start.elapsed());
             return self.page_size;
         };
-        let mapped = *brought.as_ref().unwrap_or(&self.page_size);
-        self.uses.follow(self, handle, &Brought { region, at, length: mapped, fault, took: start.elapsed() });
+        let (mapped, again) = *brought.as_ref().unwrap_or(&(self.page_size, 0));
+        self.uses.follow(self, handle, &Brought { region, at, length: mapped, again, fault, took: start.elapsed() });
         self.counters.fault_time.add_time(start.elapsed());
         if let Err(error) = brought {
             self.fail(region, at, &error);
@@ -89,11 +91,11 @@ impl Shared {
         let start = Instant::now();
         let (kind, at) = self.kind_of(seat.handle(), region, address, write);
         let brought = try_to_bring(self, seat.handle(), region, at, write, None);
-        let Ok(Some(length)) = brought else { return false };
+        let Ok(Some((length, again))) = brought else { return false };
         self.count(kind);
         self.counters.in_place.add(1);
         let fault = Fault { address, write, kind, thread: own_number() };
-        self.uses.follow(self, seat.handle(), &Brought { region, at, length, fault, took: start.elapsed() });
+        self.uses.follow(self, seat.handle(), &Brought { region, at, length, again, fault, took: start.elapsed() });
         self.counters.fault_time.add_time(start.elapsed());
         self.hand.turn(self);
         true
@@ -128,7 +130,7 @@ fn own_number() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// Brings a page, and returns how many bytes are mapped from there on. `None`: the fault is of a write, and regions are frozen; it waits, if it is given.
+/// Brings a page. Returns how many bytes are mapped from there on, and how many of the pages behind it had lost their mapping. `None`: the fault is of a write, and regions are frozen; it waits, if it is given.
 fn try_to_bring(
     shared: &Shared,
     handle: &Handle<Space>,
@@ -136,7 +138,7 @@ fn try_to_bring(
     at: usize,
     write: bool,
     fault: Option<Fault>,
-) -> Result<Option<usize>, Error> {
+) -> Result<Option<(usize, usize)>, Error> {
     let Mapped { extent, volume, .. } = region;
     let block = (at / shared.page_size) as u64;
     let see = |pages: usize| {
@@ -150,17 +152,16 @@ fn try_to_bring(
         let resident = handle.read_resident(volume, block);
         let filled = resident.is_none();
         let page = resident.map_or_else(|| handle.read_absent(volume, block), Ok)?;
-        // Who goes forward has those that were read ahead for it at once: a fault costs more than all the rest.
+        // A program that goes forward gets the pages read ahead for it with this fault: another would cost more than all the rest.
         let most = shared.at_once();
-        let (in_row, mut read_ahead) = (region.order.before(block), 0);
+        let (in_row, mut again) = (region.order.before(block), 0);
         let ahead = (1..most).map_while(|next| {
-            if let Some(page) = handle.use_ahead(volume, block + next) {
-                read_ahead += 1;
-                return Some(page);
-            }
+            let ahead = handle.use_ahead(volume, block + next);
+            let may = ahead.is_none() && next <= in_row && !extent.is_mapped(at + next as usize * shared.page_size);
             // It lost its mapping so that its use shows.
-            let may = next <= in_row && !extent.is_mapped(at + next as usize * shared.page_size);
-            may.then(|| handle.read_resident(volume, block + next)).flatten()
+            let resident = if may { handle.read_resident(volume, block + next) } else { None };
+            again += usize::from(resident.is_some());
+            ahead.or(resident)
         });
         let ahead: Vec<_> = ahead.collect();
         let length = (1 + ahead.len()) * shared.page_size;
@@ -171,11 +172,11 @@ fn try_to_bring(
         } else {
             extent.map(at, length, true)
         };
-        shared.hand.missed(read_ahead);
+        shared.hand.missed((ahead.len() - again) as u64);
         see(1 + ahead.len());
         drop((page, ahead));
         match mapped {
-            Ok(Continued::Mapped) => return Ok(Some(length)),
+            Ok(Continued::Mapped) => return Ok(Some((length, again))),
             // What was removed is zeroes from now on: that is a write.
             Ok(Continued::Removed) => {}
             Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
@@ -198,7 +199,7 @@ fn try_to_bring(
     if write {
         see(1 + ahead);
     }
-    Ok(Some((1 + ahead) * shared.page_size))
+    Ok(Some(((1 + ahead) * shared.page_size, 0)))
 }
 
 /// Who writes forward has the pages that were read ahead for it at once, as dirty ones. To write back what is as it was would be wrong for a file; in swap space

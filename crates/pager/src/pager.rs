@@ -172,7 +172,7 @@ pub(crate) struct Mapped {
     pub(crate) volume: Arc<Volume>,
     /// How the program says that it will go through it.
     pub(crate) stream: Arc<AtomicU8>,
-    /// Who goes through it in order.
+    /// Its faults in a row.
     pub(crate) order: Arc<Order>,
     /// Its device may be read where a fault is.
     pub(crate) reads_in_place: bool,

@@ -117,8 +117,8 @@ impl Space {
         self.frames.len()
     }
 
-    /// Takes the mapping of the next mapped pages from a frame on away, so that their next use shows: how many they are, and the frame to go on from.
-    /// Those that `may` lose it.
+    /// Takes the mappings of up to `most` mapped pages away, from frame `from` on, if `may` allows: so their next use shows. Returns how many, and the frame to go on
+    /// from.
     pub(crate) fn unmap_some(
         &self,
         from: usize,

@@ -21,7 +21,7 @@
 //! share of a processor allows that the pager was given. So where storage is slow all uses are seen, and where it is fast a program that pages takes
 //! half as long again at most. With a share of 1 each miss has [`FOR_A_MISS`]. A mapping that cannot be afforded when its turn is stays, and is *late*: it is taken away
 //! as soon as it can be afforded. Until then uses of its page are not seen, and the policy takes it as not used. A minor fault that maps several pages
-//! in a row (`order.rs`) has cost one mapping.
+//! in a row (`order.rs`) is charged as one.
 
 use crate::bring::Brought;
 use crate::extent::Extent;
@@ -58,8 +58,9 @@ const MINOR: f64 = 40e-6;
 /// The same where the thread handles it that has it.
 const MINOR_IN_PLACE: f64 = 5e-6;
 
-/// Late mappings are taken away when this many can be afforded, and no more at once than the second.
+/// Late mappings are taken away when this many can be afforded.
 const BATCH: f64 = 32.0;
+/// And no more of them at once.
 const MOST_LATE: f64 = 512.0;
 
 /// With a miss that takes so long storage is slow: mappings are taken away at once.
@@ -92,7 +93,7 @@ struct Seen {
     watched: VecDeque<Page>,
     /// How many mappings may be taken away, and when that was counted.
     left: f64,
-    /// In how many frames, from this one on, there may be pages whose mapping is late.
+    /// How many frames are still to be searched for late mappings, from `frame` on.
     to_look: usize,
     frame: usize,
     counted: Instant,
@@ -129,7 +130,7 @@ impl Uses {
         if self.share == 0.0 {
             return;
         }
-        let Brought { region, at, length, fault, took } = brought;
+        let Brought { region, at, length, again, fault, took } = brought;
         let (object, given) = (region.volume.id(), *at..at + length);
         let others = |&(of, page): &Page| of != object || !given.contains(&page);
         let at_once = self.share == 1.0 || *took >= SLOW;
@@ -152,17 +153,16 @@ impl Uses {
         let now = Instant::now();
         let passed = now.duration_since(std::mem::replace(&mut seen.counted, now));
         let missed = if fault.kind == Kind::Missing { self.for_a_miss(*took) } else { 0.0 };
-        seen.left = (seen.left + missed + self.share * passed.as_secs_f64() / self.minor).min(self.most);
-        if fault.kind == Kind::Unmapped {
-            // One fault has done for all of these.
-            seen.left = (seen.left + (*length / shared.page_size - 1) as f64).min(self.most);
-        }
+        // One fault was enough for all that are mapped again.
+        let saved = missed + *again as f64;
+        seen.left = (seen.left + saved + self.share * passed.as_secs_f64() / self.minor).min(self.most);
         if pages.len() > seen.left as usize {
             seen.to_look = shared.space.frames();
             pages.truncate(seen.left as usize);
         }
         seen.left -= pages.len() as f64;
         let late = if seen.to_look > 0 && seen.left >= BATCH { seen.left.min(MOST_LATE) as usize } else { 0 };
+        seen.left -= late as f64;
         drop(seen);
         let unmapped = if at_once { shared.space.unmap(pages) } else { shared.space.unmap_later(pages) };
         shared.counters.unmapped.add(unmapped as u64);
@@ -185,7 +185,7 @@ impl Uses {
         shared.counters.unmapped.add(shared.space.unmap(pages) as u64);
     }
 
-    /// Takes late mappings away.
+    /// Takes late mappings away, `most` at most, which are counted already.
     fn catch_up(&self, shared: &Shared, most: usize) {
         let seen = self.lock();
         let from = seen.frame;
@@ -201,7 +201,7 @@ impl Uses {
         let mut seen = self.lock();
         seen.frame = next;
         seen.to_look = seen.to_look.saturating_sub(looked);
-        seen.left -= unmapped as f64;
+        seen.left += (most - unmapped) as f64;
         drop(seen);
         shared.counters.unmapped.add(unmapped as u64);
     }

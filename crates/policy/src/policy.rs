@@ -75,8 +75,7 @@ pub trait Policy: Sized + Send + 'static {
     #[inline]
     fn prefetch(&self, _page: u32) {}
 
-    /// What is referenced from now on belongs to another request of a user: no device reads it together with what came before. The simulator says so
-    /// where it has a device.
+    /// A new request of a user begins: no device reads its pages together with earlier ones. The simulator says so if it has a device.
     #[inline]
     fn begin_request(&mut self) {}
 
@@ -117,9 +116,15 @@ pub trait Policy: Sized + Send + 'static {
     /// be refused because too many wait for their first use.
     fn miss<C: Caller>(&mut self, reference: &Reference, caller: &mut C) -> Result<(), AllRefused>;
 
-    /// Resident pages are one from now on, as the kernel's folio is: they are used together, and evicted together. So an eviction may offer the caller more
-    /// pages than one. By default each stays by itself.
+    /// Makes resident pages one, as a folio of the kernel: used together, and evicted together. Each was alone before. An eviction may then offer several pages.
+    /// By default pages stay single.
     fn join(&mut self, _pages: &[u32]) {}
+
+    /// Whether it [joins](Self::join) pages. Uses of one folio by one reader, one after the other, are then one use, of which it learns once.
+    #[inline]
+    fn joins(&self) -> bool {
+        false
+    }
 
     /// Evicts one page: the caller wants a frame back without a reference.
     ///
@@ -338,7 +343,7 @@ pub struct Uses {
     pub place: bool,
     /// Owner and operation.
     pub request: bool,
-    /// The disk's block numbers, where a [`Layout`] tells them.
+    /// The disk's block numbers, where there is a [`Layout`].
     pub layout: bool,
 }
 

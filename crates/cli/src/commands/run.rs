@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
     figures: Option<PathBuf>,
 }
 
-/// As the kernel reads ahead of files. Loops over more than fits take two thirds of the time that they take with 32 KiB, and random uses read hardly more.
+/// As the kernel reads ahead of files.
 const READAHEAD: &str = "128KiB";
 
 /// The most references that are replayed at the end: more take a while.

@@ -231,7 +231,8 @@ fn no_more_of_a_mapped_file_is_resident_than_the_limit() {
     let figures = figures_in(&figures);
     let count = |name: &str| figures[0][name].as_u64().expect("a count");
     // 16,384 pages twice, of which few stay; none is written. Most are read ahead.
-    assert!(count("file_read") > 24_000 && count("major") > 100 && count("file_reads") > 1_000, "{figures:?}");
+    assert!(count("file_read") > 24_000 && count("major") > 100, "{figures:?}");
+    assert!(count("file_reads") >= count("file_read") / 32, "128 KiB are read at once at the most: {figures:?}");
     assert!(count("readahead_used") > 20_000, "what has been unmapped is counted: {figures:?}");
     assert_eq!([count("read"), count("written"), count("compulsory")], [0; 3]);
     assert!(told.contains("files: ") && told.contains("64 MiB allocated at most"), "{told}");

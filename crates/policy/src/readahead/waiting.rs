@@ -428,6 +428,11 @@ impl<P: Policy> Policy for WithReadahead<P> {
         Ok(())
     }
 
+    #[inline]
+    fn joins(&self) -> bool {
+        self.ranks && self.policy.joins()
+    }
+
     fn join(&mut self, pages: &[u32]) {
         if self.ranks {
             self.policy.join(pages);

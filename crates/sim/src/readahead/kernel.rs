@@ -13,7 +13,7 @@
 //!   a cached block goes on in folios of one.
 //! - A read takes what is cached up to a marked folio, has the next window read, and goes on. So each window is a request of its own.
 //!
-//! Where this departs from the kernel: all reads begin and end with blocks, so one that goes on within the last one's block is not told from one behind it. Nothing is
+//! Where this departs from the kernel: reads begin and end with blocks here. So a read that goes on inside the last block looks like one behind it. Nothing is
 //! congested, and nothing fails.
 
 use foldhash::fast::RandomState;
@@ -28,7 +28,7 @@ const MOST_ORDER: u32 = 9;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Folio {
     pub(super) blocks: Range<u64>,
-    /// Who reads it has the next window read.
+    /// A read that gets here has the next window read.
     pub(super) marked: bool,
 }
 
@@ -104,7 +104,7 @@ impl Kernel {
                 }
                 if cache.folio(at).is_none() {
                     // There is no room for it, or it lies behind the end.
-                    return;
+                    break;
                 }
             }
             let (end, last) = batch(at..blocks.end, cache);
@@ -136,7 +136,7 @@ fn batch<C: PageCache>(blocks: Range<u64>, cache: &C) -> (u64, Option<Folio>) {
 impl Window {
     /// `page_cache_sync_ra`: a read of `count` more blocks misses at `at`.
     fn miss<C: PageCache>(&mut self, at: u64, count: u64, most: u64, cache: &mut C) {
-        let goes_on = self.next.is_some_and(|next| at == next || at == next + 1);
+        let goes_on = self.next.is_some_and(|next| at.checked_sub(next).is_some_and(|gap| gap <= 1));
         if at == 0 || count > most || goes_on {
             let size = initial(count, most);
             let ahead = if size > count { size - count } else { size / 2 };
@@ -157,9 +157,9 @@ impl Window {
 
     /// `page_cache_async_ra`: a read gets to a marked folio, and goes on for `count` blocks from its start.
     fn go_on<C: PageCache>(&mut self, folio: &Range<u64>, count: u64, most: u64, cache: &mut C) {
-        let mark = self.start + self.size - self.ahead;
+        let mark = self.end() - self.ahead;
         if folio.start == mark - mark % (folio.end - folio.start) {
-            self.start += self.size;
+            self.start = self.end();
             self.size = self.size.max(following(self.size, most));
         } else {
             let ahead = (folio.start + 1..).take(most as usize).find(|&block| cache.folio(block).is_none());
@@ -169,7 +169,7 @@ impl Window {
         }
         self.order += 2;
         let align = 1 << self.order.min(most.trailing_zeros());
-        let end = self.start + self.size;
+        let end = self.end();
         if end - end % align > self.start {
             self.size -= end % align;
         }
@@ -177,21 +177,26 @@ impl Window {
         self.fill(cache);
     }
 
+    /// The block behind the window.
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.size)
+    }
+
     /// `page_cache_ra_order`: reads the window.
     fn fill<C: PageCache>(&mut self, cache: &mut C) {
-        let end = (self.start + self.size).min(cache.end());
-        let mark = self.start + self.size - self.ahead;
+        let end = self.end().min(cache.end());
+        let mark = self.end() - self.ahead;
         self.order = self.order.min(MOST_ORDER).min(self.size.ilog2());
         let mut at = self.start;
         while at < end {
             let mut order = if at == 0 { self.order } else { self.order.min(at.trailing_zeros()) };
-            while at + (1 << order) > end {
+            while end - at < 1 << order {
                 order -= 1;
             }
             let blocks = at..at + (1 << order);
             if blocks.clone().any(|block| cache.folio(block).is_some()) {
                 cache.submit();
-                return self.read_alone(at, self.start + self.size - at, self.ahead, cache);
+                return self.read_alone(at, self.end() - at, self.ahead, cache);
             }
             let marked = at == mark - mark % (1 << order);
             if !cache.read(Folio { blocks: blocks.clone(), marked }) {
@@ -204,7 +209,7 @@ impl Window {
 
     /// `do_page_cache_ra`: reads those of `count` blocks that are not cached, in folios of one, the mark at the last `ahead` of them.
     fn read_alone<C: PageCache>(&self, at: u64, count: u64, ahead: u64, cache: &mut C) {
-        let end = (at + count).min(cache.end());
+        let end = at.saturating_add(count).min(cache.end());
         let mark = end.saturating_sub(ahead);
         for block in at..end {
             if cache.folio(block).is_some() {

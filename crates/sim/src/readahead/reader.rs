@@ -247,11 +247,10 @@ impl Reader {
     ) {
         let own = std::mem::take(&mut self.loading);
         own.iter().for_each(|&page| self.reading.set(page));
-        let (first, last) = if places.of(first) <= places.of(last) { (first, last) } else { (last, first) };
         let (object, start, end) = (places.of(first).object, places.of(first).block, places.of(last).block);
         let object_end = self.successors.block_behind(places, object);
-        let missed = own.iter().map(|&page| (places.of(page).block, page)).collect();
-        let mut cache = Cache { reader: self, policy, device, places, owner, first, object_end, missed };
+        let missed = own.iter().map(|&page| (places.of(page).block, Some(page))).collect();
+        let mut cache = Cache { reader: self, policy, device, places, owner, first, object_end, near: first, missed };
         if operation != Operation::Write
             && let Rule::Kernel(rule) = &mut cache.reader.rule
             && let Some(mut kernel) = rule.take()
@@ -260,7 +259,7 @@ impl Reader {
             cache.reader.rule = Rule::Kernel(Some(kernel));
         }
         // What is written comes in folios of one, and so does what the rule found no room for.
-        let left: Vec<u64> = cache.missed.iter().map(|&(block, _)| block).collect();
+        let left: Vec<u64> = cache.missed.iter().filter(|(_, page)| page.is_some()).map(|&(block, _)| block).collect();
         for block in left {
             cache.read_own(&Folio { blocks: block..block + 1, marked: false }, block, operation != Operation::Write);
         }
@@ -402,8 +401,10 @@ struct Cache<'a, P> {
     /// The request's page with the lowest block, and the block behind its object.
     first: u32,
     object_end: u64,
-    /// The request's own pages that missed, and have not been asked for: block and page, rising.
-    missed: Vec<(u64, u32)>,
+    /// A page of the object, of the trace: the request's first, or the one before the folio that was read last.
+    near: u32,
+    /// The request's own pages that missed: block and, as long as it has not been asked for, page, rising.
+    missed: Vec<(u64, Option<u32>)>,
 }
 
 impl<P: Policy> Cache<'_, P> {
@@ -414,12 +415,12 @@ impl<P: Policy> Cache<'_, P> {
     /// A block that the request has missed comes as part of a folio; whether it is one. The policy has it already.
     fn read_own(&mut self, folio: &Folio, block: u64, asks: bool) -> bool {
         let Ok(index) = self.missed.binary_search_by_key(&block, |&(block, _)| block) else { return false };
-        let (_, page) = self.missed.remove(index);
+        let Some(page) = self.missed[index].1.take() else { return false };
+        let place = self.place(block);
         if asks {
             self.reader.ask_device(self.device);
-            self.device.miss(self.place(block));
+            self.device.miss(place);
         }
-        let place = self.place(block);
         if self.policy.contains(page)
             && let Some(folios) = &mut self.reader.folios
         {
@@ -443,7 +444,10 @@ impl<P: Policy> PageCache for Cache<'_, P> {
         if folio.blocks.start < self.places.of(self.first).block {
             return false;
         }
-        let mut walk = self.reader.walk(self.places, self.first, folio.blocks.start);
+        let near = if self.places.of(self.near).block <= folio.blocks.start { self.near } else { self.first };
+        let (before, next) = self.reader.around(self.places, near, folio.blocks.start);
+        self.near = before;
+        let mut walk = Walk { next, behind: Behind::page(before) };
         let mut together = Vec::new();
         for block in folio.blocks.clone() {
             let known = walk.at(self.reader, self.places, block);

@@ -71,6 +71,13 @@ impl Cursor {
         self.next > before || requests.first.is_empty()
     }
 
+    /// Whether no request has references on both sides of `index`, which is behind the last one that it went on to.
+    fn is_between(self, stretch: &Stretch<'_>, index: usize) -> bool {
+        let first = &stretch.requests.first;
+        let begins = first.get(self.next).is_some_and(|&next| next as usize == index);
+        begins || first.is_empty() || index == stretch.references.len()
+    }
+
     /// The present request's owner and operation.
     #[inline(always)]
     pub(crate) fn request(self, requests: &Requests) -> (u32, Operation) {
@@ -140,7 +147,7 @@ pub(crate) trait Observer: Send {
         false
     }
 
-    /// A resident page is referenced by whom has just used another page that is one with it: that is no new use.
+    /// Whether a resident page is of the folio that its reader used last. For a policy that [joins](Policy::joins) pages that is no new use.
     #[inline(always)]
     fn goes_on(&self, _at: &At<'_>) -> bool {
         false
@@ -157,6 +164,9 @@ pub(crate) trait Observer: Send {
     /// The reference is done.
     #[inline(always)]
     fn referenced<P: Policy>(&mut self, _policy: &P, _at: &At<'_>, _hit: bool) {}
+
+    /// The last request so far is whole.
+    fn end_request<P: Policy>(&mut self, _policy: &mut P, _stretch: &Stretch<'_>) {}
 
     /// The run is over: adds what was asked to the outcome.
     fn tell(self, _outcome: &mut RunOutcome)
@@ -197,7 +207,7 @@ pub(crate) fn replay<P: Policy, O: Observer>(
     progress: &dyn Fn(u64) -> bool,
 ) -> Option<u64> {
     let uses = P::INFO.uses;
-    let mut hits = 0;
+    let (mut hits, end) = (0, range.end);
     let done = walk(stretch.references, range, progress, |index, page, soon| {
         if let Some(soon) = soon {
             policy.prefetch(soon);
@@ -215,7 +225,7 @@ pub(crate) fn replay<P: Policy, O: Observer>(
         if hit {
             hits += 1;
             let first = observer.is_first_use(page);
-            if observer.goes_on(&at) {
+            if policy.joins() && observer.goes_on(&at) {
                 // The policy learns nothing.
             } else if first {
                 policy.first_use(&reference, &mut AnyVictim(observer));
@@ -227,5 +237,8 @@ pub(crate) fn replay<P: Policy, O: Observer>(
         }
         observer.referenced(policy, &at, hit);
     });
+    if O::REQUESTS && cursor.is_between(stretch, end) {
+        observer.end_request(policy, stretch);
+    }
     done.then_some(hits)
 }

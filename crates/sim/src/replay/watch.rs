@@ -282,6 +282,13 @@ impl Observer for Watcher {
         }
     }
 
+    /// By other rules nothing is read ahead behind the last request.
+    fn end_request<P: Policy>(&mut self, policy: &mut P, stretch: &Stretch<'_>) {
+        if let Some(reader) = self.reader.as_mut().filter(|reader| reader.asks_at_end(Operation::Read)) {
+            reader.end_read(policy, &mut self.device, stretch.places);
+        }
+    }
+
     fn tell(self, outcome: &mut RunOutcome) {
         let Self { device, reader, distances, parts, missed, states } = self;
         outcome.readahead = reader.map(|reader| reader.counts(device.is_some()));

@@ -165,7 +165,7 @@ proptest! {
         let specs: Vec<Spec> = Spec::all().into_iter().filter(|spec| !spec.needs_future()).collect();
         let sweep = Sweep { specs, sizes: vec![capacity], warmup: 0, threads: 1 };
         let plain = sweep.run(&trace, &|_| true);
-        for rule in ["none", "fixed:pages=3", "linux:max=8", "regular:max=8"] {
+        for rule in ["none", "fixed:pages=3", "linux:max=8", "kernel:max=8", "regular:max=8"] {
             let device = Some(forebay_model::presets::named("desktop-7200").unwrap().model());
             let watch = Watch { device, ..watch(rule) };
             for (outcome, plain) in sweep.run_watching(&watch, &trace, &|_| true).iter().zip(&plain) {
@@ -191,7 +191,7 @@ proptest! {
         let specs: Vec<Spec> = Spec::all().into_iter().filter(|spec| !spec.needs_future()).collect();
         let sweep = Sweep { specs, sizes: vec![capacity], warmup, threads: 1 };
         let plain = sweep.run(&trace, &|_| true);
-        for rule in ["none", "fixed:pages=3", "linux:max=8", "regular:max=8"] {
+        for rule in ["none", "fixed:pages=3", "linux:max=8", "kernel:max=8", "regular:max=8"] {
             let device = Some(forebay_model::presets::named("desktop-7200").unwrap().model());
             let watch = Watch { device, ..watch(rule) };
             for (outcome, plain) in sweep.run_watching(&watch, &trace, &|_| true).iter().zip(&plain) {
@@ -268,7 +268,19 @@ fn under_the_kernel_s_rule_each_window_is_a_request_and_a_folio_is_used_and_evic
     let elsewhere = (0..40).map(|step| 1000 + 10 * step);
     let outcome = run(&blocks((0..64).chain(elsewhere).chain(20..24)), 84);
     assert_eq!(outcome.total.misses, 1 + 40 + 2);
-    // A write that misses is no read.
-    let cost = run(&load("5 1 1 0\n9 1 0 1\n".to_owned()), 80).device.unwrap();
-    assert_eq!((cost.requests, cost.read_requests), (1, 1));
+    // A write that misses is no read, and the last request counts.
+    let cost =
+        run(&load("offset,length,operation\n20480,4096,write\n36864,4096,read\n".to_owned()), 80).device.unwrap();
+    assert_eq!((cost.requests, cost.read_requests), (2, 1));
+}
+
+#[test]
+fn under_the_kernel_s_rule_other_policies_learn_of_each_page_of_a_folio() {
+    let mut state = 5;
+    let trace = blocks((0..64).chain((0..2000).map(|_| random(&mut state, 200))));
+    let specs: Vec<Spec> = Spec::all().into_iter().filter(|spec| !spec.needs_future()).collect();
+    let sweep = Sweep { specs, sizes: vec![20, 100], warmup: 0, threads: 2 };
+    for outcome in sweep.run_watching(&watch("kernel:max=32"), &trace, &|_| true) {
+        assert_eq!(outcome.total.hits + outcome.total.misses, trace.len() as u64, "{}", outcome.policy);
+    }
 }

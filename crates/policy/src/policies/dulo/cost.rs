@@ -3,7 +3,7 @@
 //! | | `cost=seek` | `cost=device` |
 //! | --- | --- | --- |
 //! | `H` of a sequence | `L + 1 / size` | `L + (request + size × page) / size` |
-//! | what ends a sequence | the paper's rules | if a request costs as much right behind the one before: the user's request, too, and a gap between block numbers |
+//! | what ends a sequence | the paper's rules | the same; without an arm also the end of the user's request, and any gap between block numbers |
 //! | a miss in a trial | 1 if it does not follow the last one | a page, and a request if it begins one |
 //!
 //! A disk's arm is where the last request has left it: the next block costs no seek, whoever asks for it. Storage behind a network has no arm. Blocks
@@ -16,7 +16,7 @@ use forebay_basis::DeviceCost;
 pub(super) struct Prices {
     request: f64,
     page: f64,
-    /// Whether a request right behind the one before costs about as much as any other.
+    /// Whether the device has no arm: a request right behind the last one costs more than half of any other.
     pub(super) apart: bool,
 }
 

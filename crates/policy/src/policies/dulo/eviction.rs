@@ -1,6 +1,6 @@
 //! The eviction section: sequences in GreedyDual-Size order (the paper's section 3.4).
 //!
-//! A sequence enters with `H = L + 1 / size`, or `L` and what the device takes for each of its blocks (`cost`). The inflation `L` never falls. So those
+//! A sequence enters with `H = L + 1 / size`; with `cost=device`, `L` plus what the device takes for each of its blocks. The inflation `L` never falls. So those
 //! of one size enter in rising order of `H`, and a list for each size is sorted by itself:
 //!
 //! ```text

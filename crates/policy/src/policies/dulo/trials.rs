@@ -13,7 +13,8 @@
 //!
 //! - **Extents of 8 neighbours are sampled, not blocks**, so that sequences survive. One extent in eight is; in caches of less than 2,048 frames one in four, which
 //!   takes 90 KB more at the most; and in caches of 65,536 frames and more as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication.
-//! - A seek is a miss whose block does not follow the one that the trial fetched before; with `cost=device` what misses cost counts instead (`cost`). Timestamps are those of the cache's own block table.
+//! - A seek is a miss whose block does not follow the one that the trial fetched before. With `cost=device` what misses cost counts instead (`cost`). Timestamps are those of
+//!   the cache's own block table.
 //! - Seeks count less the older they are: half after six times as many sampled references as a trial has frames.
 //! - The section begins with 45 % of the cache. Another size is taken when it has saved more seeks than chance explains: 0.3 times the root of the seeks of the present one.
 //!
@@ -40,7 +41,7 @@ const FIRST: usize = 1;
 const EXTENT_BITS: u32 = 3;
 /// The frames of a trial are from this up to twice as many, in caches that are large enough.
 const FRAMES: u32 = 4096;
-/// At most one extent of 2^LEAST_BITS is sampled, so that the trials' memory stays small.
+/// Caches of `SMALL` frames and more sample one extent of 2^LEAST_BITS, or fewer, so that the trials' memory stays small.
 const LEAST_BITS: u32 = 3;
 /// Caches of fewer frames sample twice as much: their trials are small anyway.
 const SMALL: u32 = 2048;
@@ -62,9 +63,9 @@ struct Trial {
     stack: Stack,
     /// Where the disk's arm stands: at the block behind the one that was fetched last.
     behind: Option<Place>,
-    /// In which of the users' requests that was.
+    /// The user's request of that fetch.
     request: u64,
-    /// Or what fetches cost, with `cost=device`.
+    /// Its seeks, decayed; with `cost=device` what its fetches cost.
     seeks: f64,
 }
 

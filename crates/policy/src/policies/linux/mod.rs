@@ -202,8 +202,13 @@ impl Policy for Linux {
         }
     }
 
+    #[inline]
+    fn joins(&self) -> bool {
+        self.by_calls && matches!(self.kernel, Kernel::Today(_))
+    }
+
     fn join(&mut self, pages: &[u32]) {
-        if let Kernel::Today(_) = self.kernel {
+        if self.joins() {
             self.join_today(pages);
         }
     }

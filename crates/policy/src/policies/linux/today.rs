@@ -13,7 +13,7 @@
 //!
 //! Where this departs from the kernel:
 //!
-//! - Folios are of one page, unless the caller joins pages. None waits in the batches of a processor.
+//! - Folios are of one page, unless the caller joins pages, and always with `access=process`. None waits in the batches of a processor.
 //! - A reclaim evicts its 32 pages one by one, as room is needed.
 //! - The limits are those of one kind of pages: files or a program's memory.
 //! - Pages of programs' text get no chance more than others.
@@ -43,7 +43,7 @@ pub(super) struct Workingset {
     /// Pages that the reclaim has yet to evict, and whether active pages leave their list in it.
     left: u32,
     deactivates: bool,
-    /// The part of an active page that is still to be looked at, below 1; negative, where a folio had more pages than were to be looked at.
+    /// Active pages still to be looked at: a fraction, or negative where a folio had more than were due.
     due: f64,
     pub(super) folios: Folios,
 }
@@ -222,7 +222,7 @@ impl Linux {
         }
     }
 
-    /// `shrink_active_list` for so many pages: they keep their referenced bits. A folio leaves its list whole.
+    /// `shrink_active_list` for `due` pages; they keep their referenced bits. A folio leaves whole, so more may go: the excess is owed.
     fn deactivate<C: Caller>(&mut self, due: u32, caller: &mut C) {
         let mut looked_at = 0;
         while looked_at < due
