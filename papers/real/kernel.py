@@ -7,8 +7,8 @@ Each load runs in the kernel's page cache, in a control group with a quarter, ha
 its uses and counts which of them the kernel had. The recording is then replayed under the policy, with the kernel's readahead. Keeps every run as JSON in runs/;
 `--show FILE` prints its table.
 
-Only reads are counted: on the kernel's side requests of the block device, on the model's those of its device. The server behind the block device splits long ones. The kernel's
-figure includes some dozen reads of directories and of maps of files.
+Only reads are counted. The kernel's are those that it makes of the block device; the block layer joins some that wait side by side, more of them on a quiet machine, and the server
+behind splits long ones. The kernel's figure includes some dozen reads of directories and of maps of files.
 """
 
 import contextlib
@@ -118,10 +118,11 @@ def measure_all(given):
 
 
 def reads(directory):
-    """How many requests of the directory's block device have read so far, and how many bytes."""
+    """How many requests of the directory's block device have read so far, those that were joined to others among them, and how many bytes."""
     of = os.stat(directory).st_dev
     told = pathlib.Path(f"/sys/dev/block/{os.major(of)}:{os.minor(of)}/stat").read_text().split()
-    return int(told[0]), 512 * int(told[2])
+    done, joined, sectors = map(int, told[:3])
+    return done + joined, 512 * sectors
 
 
 def one(place, load, mib):

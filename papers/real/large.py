@@ -84,6 +84,39 @@ for level in (1, 3, 5):
         return ["/usr/bin/python3", "-S", "-E", directory / "gzip.py", directory / "text"]
 
 
+class Loop(Program):
+    """An array that is written once and then read ten times in its order."""
+
+    name, needs, sizes = "loop", ("gcc",), "75"
+    megabytes = 64
+
+    def enlarge(self, times):
+        self.megabytes *= times
+
+    script = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int count, char **words) {
+    size_t length = (size_t)atol(words[1]) << 20;
+    char *bytes = malloc(length);
+    long sum = 0;
+    memset(bytes, 1, length);
+    for (int loop = 0; loop < 10; loop++)
+        for (size_t at = 0; at < length; at += 64) sum += bytes[at];
+    return sum != 10 * (long)(length / 64);
+}
+"""
+
+    def fill(self, directory):
+        (directory / "loop.c").write_text(self.script)
+        run("gcc", "-O1", "-o", directory / "loop", directory / "loop.c")
+
+    def words(self, directory):
+        return [directory / "loop", self.megabytes]
+
+
 class Gap(Program):
     """Computing in groups: conjugacy classes, in a workspace of 24 MB at the beginning."""
 

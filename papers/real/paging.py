@@ -189,6 +189,8 @@ def by_kernel(program, directory, size, besides, steering=None, counts=True):
 
 # The limit by policy, size and length of the memory.
 LIMITS = {}
+# The pages that policies bring for a program, as forecast.
+FORECASTS = {}
 
 
 def limit(forebay, work, policy, size, allocated):
@@ -208,11 +210,10 @@ def limit(forebay, work, policy, size, allocated):
 
 
 def by_us(given, work, program, directory, memory, policy):
-    """One run whose memory `forebay run` pages, with a limit of so many bytes. What the policy saw is recorded, and forecast."""
-    told, trace = work / "figures.json", work / "run.parquet"
-    for file in (told, trace):
-        file.unlink(missing_ok=True)
-    words = ["--memory", str(int(memory)), "--policy", policy, "--readahead", given.readahead, "--swap", work, "--figures", told, "--record", trace]
+    """One run whose memory `forebay run` pages, with a limit of so many bytes; and what the simulator forecasts."""
+    told = work / "figures.json"
+    told.unlink(missing_ok=True)
+    words = ["--memory", str(int(memory)), "--policy", policy, "--readahead", given.readahead, "--swap", work, "--figures", told]
     words += ["--delay", given.delay] if given.delay else []
     begin = time.perf_counter()
     figures = stage.run_all(program.commands(directory, [given.forebay, "run", *words, "--"]), directory, Anywhere(), MOST_SECONDS)
@@ -221,11 +222,23 @@ def by_us(given, work, program, directory, memory, policy):
     if not processes:
         raise Failed(f"{program.name} has no large memory: nothing of it was paged")
     result = {"elapsed": elapsed, "programs": figures, "limit": int(memory)} | of_processes(processes)
-    return result | {"forecast_pages": forecast(given, trace, policy, result["policy_capacity"])}
+    return result | {"forecast_pages": forecast(given, work, program, directory, (policy, int(memory), result["policy_capacity"]))}
 
 
-def forecast(given, trace, policy, size):
-    """The pages that the simulator brings for what the policy saw. New ones are among them."""
+def forecast(given, work, program, directory, key):
+    """The pages that the simulator brings for what the program uses, new ones among them. That is recorded in another run, once: while it is, each use costs a fault."""
+    if (program.name, key) not in FORECASTS:
+        policy, memory, size = key
+        trace = work / "run.parquet"
+        trace.unlink(missing_ok=True)
+        words = ["--memory", str(memory), "--policy", policy, "--readahead", "0", "--swap", work, "--record", trace]
+        stage.run_all(program.commands(directory, [given.forebay, "run", *words, "--"]), directory, Anywhere(), MOST_SECONDS)
+        FORECASTS[program.name, key] = replayed(given, trace, policy, size)
+    return FORECASTS[program.name, key]
+
+
+def replayed(given, trace, policy, size):
+    """The pages that a policy brings for a recording."""
     readahead = [] if given.readahead == "0" else ["--readahead", f"linux:max={given.readahead}"]
     (told,) = serving.compare(given.forebay, trace, [policy], size // stage.PAGE, "--page-size", stage.PAGE, *readahead)
     return told["total"]["misses"] + (told.get("readahead") or {}).get("fetched", 0)

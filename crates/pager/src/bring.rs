@@ -17,8 +17,6 @@ pub(crate) struct Brought<'a> {
     pub(crate) region: &'a Mapped,
     pub(crate) at: usize,
     pub(crate) length: usize,
-    /// How many of these pages had lost their mapping, beside the one that was touched.
-    pub(crate) again: usize,
     pub(crate) fault: Fault,
     /// How long that took.
     pub(crate) took: Duration,
@@ -49,8 +47,8 @@ impl Shared {
             self.counters.fault_time.add_time(start.elapsed());
             return self.page_size;
         };
-        let (mapped, again) = *brought.as_ref().unwrap_or(&(self.page_size, 0));
-        self.uses.follow(self, handle, &Brought { region, at, length: mapped, again, fault, took: start.elapsed() });
+        let mapped = *brought.as_ref().unwrap_or(&self.page_size);
+        self.uses.follow(self, handle, &Brought { region, at, length: mapped, fault, took: start.elapsed() });
         self.counters.fault_time.add_time(start.elapsed());
         if let Err(error) = brought {
             self.fail(region, at, &error);
@@ -91,11 +89,11 @@ impl Shared {
         let start = Instant::now();
         let (kind, at) = self.kind_of(seat.handle(), region, address, write);
         let brought = try_to_bring(self, seat.handle(), region, at, write, None);
-        let Ok(Some((length, again))) = brought else { return false };
+        let Ok(Some(length)) = brought else { return false };
         self.count(kind);
         self.counters.in_place.add(1);
         let fault = Fault { address, write, kind, thread: own_number() };
-        self.uses.follow(self, seat.handle(), &Brought { region, at, length, again, fault, took: start.elapsed() });
+        self.uses.follow(self, seat.handle(), &Brought { region, at, length, fault, took: start.elapsed() });
         self.counters.fault_time.add_time(start.elapsed());
         self.hand.turn(self);
         true
@@ -130,7 +128,7 @@ fn own_number() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// Brings a page. Returns how many bytes are mapped from there on, and how many of the pages behind it had lost their mapping. `None`: the fault is of a write, and regions are frozen; it waits, if it is given.
+/// Brings a page, and returns how many bytes are mapped from there on. `None`: the fault is of a write, and regions are frozen; it waits, if it is given.
 fn try_to_bring(
     shared: &Shared,
     handle: &Handle<Space>,
@@ -138,7 +136,7 @@ fn try_to_bring(
     at: usize,
     write: bool,
     fault: Option<Fault>,
-) -> Result<Option<(usize, usize)>, Error> {
+) -> Result<Option<usize>, Error> {
     let Mapped { extent, volume, .. } = region;
     let block = (at / shared.page_size) as u64;
     let see = |pages: usize| {
@@ -176,7 +174,7 @@ fn try_to_bring(
         see(1 + ahead.len());
         drop((page, ahead));
         match mapped {
-            Ok(Continued::Mapped) => return Ok(Some((length, again))),
+            Ok(Continued::Mapped) => return Ok(Some(length)),
             // What was removed is zeroes from now on: that is a write.
             Ok(Continued::Removed) => {}
             Err(source) => return Err(Error::Memory { what: "a page cannot be mapped", source }),
@@ -199,7 +197,7 @@ fn try_to_bring(
     if write {
         see(1 + ahead);
     }
-    Ok(Some(((1 + ahead) * shared.page_size, 0)))
+    Ok(Some((1 + ahead) * shared.page_size))
 }
 
 /// Who writes forward has the pages that were read ahead for it at once, as dirty ones. To write back what is as it was would be wrong for a file; in swap space

@@ -20,8 +20,8 @@
 //! What all but 5 costs is bounded: for each page that was missed, the mappings whose faults take half the time of the miss, [`FOR_A_MISS`] at most; and what the
 //! share of a processor allows that the pager was given. So where storage is slow all uses are seen, and where it is fast a program that pages takes
 //! half as long again at most. With a share of 1 each miss has [`FOR_A_MISS`]. A mapping that cannot be afforded when its turn is stays, and is *late*: it is taken away
-//! as soon as it can be afforded. Until then uses of its page are not seen, and the policy takes it as not used. A minor fault that maps several pages
-//! in a row (`order.rs`) is charged as one.
+//! as soon as it can be afforded. Until then uses of its page are not seen, and the policy takes it as not used. A minor fault that maps several pages pays for one
+//! mapping of each but the first: those in a row (`order.rs`) have cost one fault, and those that were read ahead are misses that it saves.
 
 use crate::bring::Brought;
 use crate::extent::Extent;
@@ -130,7 +130,7 @@ impl Uses {
         if self.share == 0.0 {
             return;
         }
-        let Brought { region, at, length, again, fault, took } = brought;
+        let Brought { region, at, length, fault, took } = brought;
         let (object, given) = (region.volume.id(), *at..at + length);
         let others = |&(of, page): &Page| of != object || !given.contains(&page);
         let at_once = self.share == 1.0 || *took >= SLOW;
@@ -153,8 +153,9 @@ impl Uses {
         let now = Instant::now();
         let passed = now.duration_since(std::mem::replace(&mut seen.counted, now));
         let missed = if fault.kind == Kind::Missing { self.for_a_miss(*took) } else { 0.0 };
-        // One fault was enough for all that are mapped again.
-        let saved = missed + *again as f64;
+        // One fault was enough for all pages that are mapped again, and those that were read ahead are misses that were saved.
+        let beside = if fault.kind == Kind::Unmapped { *length / shared.page_size - 1 } else { 0 };
+        let saved = missed + beside as f64;
         seen.left = (seen.left + saved + self.share * passed.as_secs_f64() / self.minor).min(self.most);
         if pages.len() > seen.left as usize {
             seen.to_look = shared.space.frames();
