@@ -150,8 +150,8 @@ impl Stream {
     }
 }
 
-/// `get_init_ra_size`.
-fn initial(blocks: u64, most: u64) -> u64 {
+/// The first window of a stream, by how many blocks its read has: `get_init_ra_size`.
+pub fn initial(blocks: u64, most: u64) -> u64 {
     match blocks.next_power_of_two() {
         size if size <= most / 32 => 4 * size,
         size if size <= most / 4 => 2 * size,
@@ -159,8 +159,8 @@ fn initial(blocks: u64, most: u64) -> u64 {
     }
 }
 
-/// `get_next_ra_size`.
-fn following(size: u64, most: u64) -> u64 {
+/// The window behind one of that size: `get_next_ra_size`.
+pub fn following(size: u64, most: u64) -> u64 {
     let factor = if size < most / 16 { 4 } else { 2 };
     (factor * size).min(most)
 }

@@ -18,6 +18,7 @@
 
 use foldhash::fast::RandomState;
 use forebay_basis::Operation;
+use forebay_policy::readahead::{following, initial};
 use hashbrown::HashMap;
 use std::ops::Range;
 
@@ -219,24 +220,6 @@ impl Window {
             }
         }
         cache.submit();
-    }
-}
-
-/// `get_init_ra_size`.
-fn initial(count: u64, most: u64) -> u64 {
-    match count.next_power_of_two() {
-        size if size <= most / 32 => 4 * size,
-        size if size <= most / 4 => 2 * size,
-        _ => most,
-    }
-}
-
-/// `get_next_ra_size`.
-fn following(size: u64, most: u64) -> u64 {
-    match size {
-        size if size < most / 16 => 4 * size,
-        size if size <= most / 2 => 2 * size,
-        _ => most,
     }
 }
 
