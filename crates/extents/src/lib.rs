@@ -41,7 +41,7 @@ pub struct Run {
 
 /// What is known of a file.
 #[derive(Debug)]
-struct Lies {
+struct FileLayout {
     /// Its disk's number, inverted: the numbers of files begin at 0.
     disk: u32,
     runs: Box<[Run]>,
@@ -51,7 +51,7 @@ struct Lies {
     asked: bool,
 }
 
-impl Lies {
+impl FileLayout {
     /// Nothing yet.
     fn new(asked: bool) -> Self {
         Self { disk: 0, runs: Box::default(), at: Instant::now(), asked }
@@ -60,7 +60,7 @@ impl Lies {
 
 #[derive(Debug, Default)]
 struct Known {
-    files: HashMap<u32, Lies, RandomState>,
+    files: HashMap<u32, FileLayout, RandomState>,
     runs: usize,
 }
 
@@ -90,19 +90,19 @@ impl Extents {
     /// The bytes that it takes, about.
     pub fn bytes(&self) -> usize {
         let known = self.known();
-        known.files.capacity() * size_of::<(u32, Lies)>() + known.runs * size_of::<Run>()
+        known.files.capacity() * size_of::<(u32, FileLayout)>() + known.runs * size_of::<Run>()
     }
 
     /// A file is going to be used: it is asked for, if nothing is known of it.
     pub fn expect(&self, object: u32) {
-        self.known().files.entry(object).or_insert_with(|| Lies::new(self.ask(object)));
+        self.known().files.entry(object).or_insert_with(|| FileLayout::new(self.ask(object)));
     }
 
     /// A file has gone, or its blocks have.
     pub fn forget(&self, object: u32) {
         let mut known = self.known();
-        if let Some(lies) = known.files.remove(&object) {
-            known.runs -= lies.runs.len();
+        if let Some(layout) = known.files.remove(&object) {
+            known.runs -= layout.runs.len();
         }
     }
 
@@ -110,7 +110,8 @@ impl Extents {
     pub fn found(&self, object: u32, disk: u32, runs: Box<[Run]>) {
         let mut known = self.known();
         // It may have been cut, or have gone, since it was asked for.
-        let Some(before) = known.files.get(&object).filter(|lies| lies.asked).map(|lies| lies.runs.len()) else {
+        let Some(before) = known.files.get(&object).filter(|layout| layout.asked).map(|layout| layout.runs.len())
+        else {
             return;
         };
         known.files.remove(&object);
@@ -121,7 +122,7 @@ impl Extents {
         }
         if runs.len() <= self.most {
             known.runs += runs.len();
-            known.files.insert(object, Lies { disk: !disk, runs, at: Instant::now(), asked: false });
+            known.files.insert(object, FileLayout { disk: !disk, runs, at: Instant::now(), asked: false });
         }
     }
 
@@ -134,15 +135,15 @@ impl Extents {
 impl Layout for Extents {
     fn on_disk(&self, place: Place) -> Option<Place> {
         let mut known = self.known();
-        let lies = known.files.entry(place.object).or_insert_with(|| Lies::new(self.ask(place.object)));
-        let after = lies.runs.partition_point(|run| run.first <= place.block);
-        let run = after.checked_sub(1).map(|index| lies.runs[index]);
+        let layout = known.files.entry(place.object).or_insert_with(|| FileLayout::new(self.ask(place.object)));
+        let after = layout.runs.partition_point(|run| run.first <= place.block);
+        let run = after.checked_sub(1).map(|index| layout.runs[index]);
         let run = run.filter(|run| place.block - run.first < run.pages);
-        let age = if lies.asked { Duration::ZERO } else { lies.at.elapsed() };
+        let age = if layout.asked { Duration::ZERO } else { layout.at.elapsed() };
         if age >= if run.is_some() { OLD } else { AGAIN } {
-            lies.asked = self.ask(place.object);
+            layout.asked = self.ask(place.object);
         }
-        run.map(|run| Place { object: lies.disk, block: run.block + (place.block - run.first) })
+        run.map(|run| Place { object: layout.disk, block: run.block + (place.block - run.first) })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::credentials::as_writer;
 use crate::descriptors::Descriptors;
 use crate::inode::{Inode, Tree, attributes, proc_path};
 use crate::last_change::{Below, LastChange};
-use crate::lying::Lying;
+use crate::layouts::Layouts;
 use crate::protocol::UnderWay;
 use crate::recent::{Closable, Recent};
 use forebay_pool::WriteMode;
@@ -49,7 +49,7 @@ pub(crate) struct Files {
     /// Those that were handed over and are not on the disk yet.
     pub(crate) behind: Behind,
     /// Where they lie on their disks, if the policy goes by that.
-    pub(crate) lying: Option<Arc<Lying>>,
+    pub(crate) layouts: Option<Arc<Layouts>>,
     /// One that is known no more was not made durable.
     pub(crate) forgotten: AtomicBool,
 }
@@ -161,15 +161,15 @@ impl LowerFile {
 
     /// It has this number in the pool.
     pub(crate) fn enter_pool(&self, object: u32) {
-        if let (Some(lying), Some(me)) = (&self.files.lying, self.me.upgrade()) {
-            lying.enter(*self.object.get_or_init(|| object), &me);
+        if let (Some(layouts), Some(me)) = (&self.files.layouts, self.me.upgrade()) {
+            layouts.enter(*self.object.get_or_init(|| object), &me);
         }
     }
 
     /// Some of its blocks were freed: what is known of them is dropped.
-    fn lies_elsewhere(&self) {
-        if let (Some(lying), Some(&object)) = (&self.files.lying, self.object.get()) {
-            lying.forget(object);
+    fn forget_layout(&self) {
+        if let (Some(layouts), Some(&object)) = (&self.files.layouts, self.object.get()) {
+            layouts.forget(object);
         }
     }
 
@@ -431,8 +431,8 @@ impl LowerFile {
 
 impl Drop for LowerFile {
     fn drop(&mut self) {
-        if let (Some(lying), Some(&object)) = (&self.files.lying, self.object.get()) {
-            lying.leave(object, self);
+        if let (Some(layouts), Some(&object)) = (&self.files.layouts, self.object.get()) {
+            layouts.leave(object, self);
         }
         if self.is_synced() || self.inode.is_deleted() {
             return;
@@ -497,7 +497,7 @@ impl Device for LowerFile {
             Ok(())
         };
         if length < below {
-            self.lies_elsewhere();
+            self.forget_layout();
         }
         set.inspect_err(|_| self.length.store(before, Ordering::Release))
     }
@@ -529,7 +529,7 @@ impl Device for LowerFile {
         let way = if allocate { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
         let written = self.allocate(way | FallocateFlags::KEEP_SIZE, offset, length);
         if !allocate {
-            self.lies_elsewhere();
+            self.forget_layout();
         }
         written
     }

@@ -31,7 +31,7 @@ mod hints;
 mod inode;
 mod ioctl;
 mod last_change;
-mod lying;
+mod layouts;
 mod managing;
 mod mapped;
 mod mount;

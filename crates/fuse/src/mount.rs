@@ -149,7 +149,7 @@ impl Mount {
             space,
             idle,
             behind,
-            lying: mounts.lying.clone(),
+            layouts: mounts.layouts.clone(),
             forgotten: AtomicBool::new(false),
         });
         let nodes = Nodes::new(tree).map_err(system("source"))?;

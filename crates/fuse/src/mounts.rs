@@ -1,7 +1,7 @@
 //! The mounts of one pool, and what they have in common: its frames and its policy, owners, and the rules of managers.
 
 use crate::error::Error;
-use crate::lying::Lying;
+use crate::layouts::Layouts;
 use crate::mapped::Mapped;
 use crate::mount::{Mount, Options};
 use crate::place;
@@ -18,7 +18,7 @@ pub struct Mounts {
     pub(crate) pool: Arc<Pool>,
     pub(crate) rules: Arc<RwLock<Rules>>,
     /// Where their files lie, if the policy goes by that.
-    pub(crate) lying: Option<Arc<Lying>>,
+    pub(crate) layouts: Option<Arc<Layouts>>,
     /// Which have copies of pages in the kernel.
     mapped: Arc<RwLock<Vec<Weak<Mapped>>>>,
     all: All,
@@ -40,7 +40,7 @@ impl Mounts {
             return Err(Error::Usage("a pool is for one set of mounts".to_owned()));
         }
         let rules = Arc::new(RwLock::new(Rules::new(rules)));
-        Ok(Self { pool, rules, lying: None, mapped, all: Arc::default() })
+        Ok(Self { pool, rules, layouts: None, mapped, all: Arc::default() })
     }
 
     /// The pool's policy goes by what `extents` says of where files lie ([`Spec::layout`](forebay_policy::Spec::layout)), and the mounts have that found. Before any is added.
@@ -49,9 +49,9 @@ impl Mounts {
     /// The system has no thread for it.
     pub fn with_extents(self, extents: Arc<Extents>, asked: Asked) -> Result<Self, Error> {
         let page = u64::from(self.pool.statistics().page_size);
-        let lying = Lying::start(extents, asked, page);
+        let layouts = Layouts::start(extents, asked, page);
         let failed = |source| Error::System { what: "no thread to find where files lie".to_owned(), source };
-        Ok(Self { lying: Some(lying.map_err(failed)?), ..self })
+        Ok(Self { layouts: Some(layouts.map_err(failed)?), ..self })
     }
 
     /// Whether these sources can be shown at these mount points, all at a time.

@@ -20,7 +20,7 @@ struct Ask {
 }
 
 /// And what was found of it.
-struct Told {
+struct Answer {
     ask: Ask,
     runs: io::Result<Box<[Run]>>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Finding {
     extents: Arc<Extents>,
     asked: Asked,
     /// The thread, once it is needed: what is asked for, and what was found.
-    thread: Option<(Sender<Ask>, Receiver<Told>)>,
+    thread: Option<(Sender<Ask>, Receiver<Answer>)>,
 }
 
 impl Finding {
@@ -52,7 +52,7 @@ impl Finding {
                 None => self.extents.forget(object),
             }
         }
-        while let Some(Told { ask, runs }) = self.thread.as_ref().and_then(|(_, found)| found.try_recv().ok()) {
+        while let Some(Answer { ask, runs }) = self.thread.as_ref().and_then(|(_, found)| found.try_recv().ok()) {
             // Its number may be another's by now.
             if files.get(ask.object).is_none_or(|file| file.id != ask.file) {
                 continue;
@@ -68,11 +68,11 @@ impl Finding {
     fn ask(&mut self, ask: Ask) {
         let (asks, _) = self.thread.get_or_insert_with(|| {
             let (asks, asked) = channel::<Ask>();
-            let (tells, told) = channel();
+            let (answers, answered) = channel();
             let look = move || {
                 for ask in asked {
                     let runs = ask.system.open(ask.file).and_then(|file| runs_of(file, PAGE));
-                    if tells.send(Told { ask, runs }).is_err() {
+                    if answers.send(Answer { ask, runs }).is_err() {
                         return;
                     }
                 }
@@ -81,7 +81,7 @@ impl Finding {
             if let Err(error) = std::thread::Builder::new().name("extents".to_owned()).spawn(look) {
                 tracing::debug!("no thread looks where files lie: {error}");
             }
-            (asks, told)
+            (asks, answered)
         });
         let _ = asks.send(ask);
     }

@@ -6,7 +6,7 @@ mod durability;
 #[path = "../../../pool/tests/all/forecast.rs"]
 mod forecast;
 mod hints;
-mod lying;
+mod layouts;
 mod made;
 mod managers;
 mod mounted;

@@ -47,8 +47,9 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     memory::keep_no_large_blocks();
     let mut beside = Beside::bind(&options.service.beside)?;
     // Read by policies that go by the disk's block numbers alone.
-    let lie = of_cache.policy().info.uses.layout.then(|| Extents::new(of_cache.cache_size() / of_cache.page_size()));
-    let cache = Arc::new(of_cache.shared_cache(lie.as_ref().map(|(extents, _)| Arc::clone(extents) as _))?);
+    let extents =
+        of_cache.policy().info.uses.layout.then(|| Extents::new(of_cache.cache_size() / of_cache.page_size()));
+    let cache = Arc::new(of_cache.shared_cache(extents.as_ref().map(|(extents, _)| Arc::clone(extents) as _))?);
     let rules = managers::read(options.managers.as_deref(), &cache.policy, cache.pool.has_managers())?;
     if options.manager_socket.is_some() {
         manager_socket::check(&cache.pool, options.owners.unwrap_or_default())?;
@@ -66,7 +67,7 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     let disk = delay.as_deref().map(SharedDisk::new);
     let planned = options.mounts.iter().map(|mount| options.of_mount(mount, disk.as_ref(), &frame.recorder)).collect();
     let mounts = Mounts::new(Arc::clone(&cache.pool), rules)?;
-    let mounts = match lie {
+    let mounts = match extents {
         Some((extents, asked)) => mounts.with_extents(extents, asked)?,
         None => mounts,
     };

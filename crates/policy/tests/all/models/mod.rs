@@ -56,7 +56,7 @@ use std::sync::Arc;
 
 const PAGES: u32 = 20;
 
-/// What policies know of the device with `cost=device`: a new request of a user, each of so many references, has no part in the one before.
+/// What policies know of the device with `cost=device`: after every few references a new request of a user begins, which has no part in the one before.
 const DEVICE: DeviceCost = DeviceCost { request: 6.0, behind: 5.0, page: 1.5 };
 const REQUEST: usize = 3;
 

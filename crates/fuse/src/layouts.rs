@@ -11,26 +11,26 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The files in the pool, and where they lie.
-pub(crate) struct Lying {
+pub(crate) struct Layouts {
     extents: Arc<Extents>,
     page: u64,
     /// By their numbers in the pool.
     files: Mutex<HashMap<u32, Weak<LowerFile>, RandomState>>,
 }
 
-impl Lying {
+impl Layouts {
     /// Starts the thread that finds files' extents, in pages of `page` bytes. It ends when the pool and the mounts have gone.
     pub(crate) fn start(extents: Arc<Extents>, asked: Asked, page: u64) -> io::Result<Arc<Self>> {
-        let lying = Arc::new(Self { extents, page, files: Mutex::default() });
-        let of = Arc::downgrade(&lying);
+        let layouts = Arc::new(Self { extents, page, files: Mutex::default() });
+        let of = Arc::downgrade(&layouts);
         let answer = move || {
             for object in asked {
-                let Some(lying) = of.upgrade() else { return };
-                lying.find(object);
+                let Some(layouts) = of.upgrade() else { return };
+                layouts.find(object);
             }
         };
         std::thread::Builder::new().name("extents".to_owned()).spawn(answer)?;
-        Ok(lying)
+        Ok(layouts)
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<u32, Weak<LowerFile>, RandomState>> {
