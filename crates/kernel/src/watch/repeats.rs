@@ -6,7 +6,12 @@
 //! ```text
 //!   one read of pages 0 to 99    ->   0..=99, 15..=99, 30..=99, …    the first has all pages, so the rest are dropped
 //!   two reads of page 7          ->   7..=7, 7..=7                   the same page twice running is one use
+//!   reads of 0 to 99, 100 to 199 ->   0..=99, 130..=199              the second began at 100
 //! ```
+//!
+//! The kernel tells nothing of a batch whose last folio is still on its way from the disk. A read that begins with one, among pages that were read ahead, is seen too late. A read is
+//! taken to begin where the one before ended, if it then is as long as that. So are all reads of a program that reads a file in pieces of one size, and no two reads of equal length
+//! between which pages are left out.
 //!
 //! The last read of each thread is kept, in a table of fixed size. A thread that reads two files in small pieces by turns counts pages
 //! twice, and one that opens a file anew for the same page counts it once.
@@ -22,6 +27,8 @@ struct Last {
     thread: u32,
     first: u64,
     last: u64,
+    /// Of the whole read.
+    pages: u64,
 }
 
 /// The last reads.
@@ -44,22 +51,22 @@ impl Repeats {
         if event.kind != Kind::Read || event.count == 0 {
             return Some(event);
         }
-        let read = Last {
-            file: event.file,
-            thread,
-            first: event.first,
-            last: event.first.saturating_add(u64::from(event.count) - 1),
-        };
-        let before = self.places[thread as usize % PLACES].replace(read);
-        let Some(before) = before.filter(|before| before.file == read.file && before.thread == thread) else {
-            return Some(event);
-        };
+        let (first, count) = (event.first, u64::from(event.count));
+        let read = Last { file: event.file, thread, first, last: first.saturating_add(count - 1), pages: count };
+        let place = &mut self.places[thread as usize % PLACES];
+        let before = place.replace(read).filter(|before| before.file == read.file && before.thread == thread);
+        let (Some(before), Some(read)) = (before, place) else { return Some(event) };
         if read.last == before.last && read.first > before.first {
+            read.pages = before.pages;
             return None;
         }
         if read.first == before.last {
             event.first += 1;
             event.count -= 1;
+        } else if read.first.saturating_sub(before.last) > 1 && read.last - before.last == before.pages {
+            read.pages = before.pages;
+            event.first = before.last + 1;
+            event.count = u32::try_from(before.pages).unwrap_or(u32::MAX);
         }
         (event.count > 0).then_some(event)
     }
@@ -100,6 +107,22 @@ mod tests {
     fn a_long_read_counts_once() {
         let reads = [read(1, 1, 0, 99), read(1, 1, 15, 99), read(1, 1, 30, 99), read(1, 1, 100, 120)];
         assert_eq!(left(&reads), [(0, 100), (100, 21)]);
+    }
+
+    #[test]
+    fn a_read_of_which_the_first_pages_are_not_told_begins_where_the_one_before_ended_if_they_are_as_long() {
+        let reads =
+            [read(1, 1, 0, 99), read(1, 1, 15, 99), read(1, 1, 130, 199), read(1, 1, 160, 199), read(1, 1, 299, 299)];
+        assert_eq!(left(&reads), [(0, 100), (100, 100), (200, 100)]);
+        for apart in [
+            [read(1, 1, 0, 3), read(1, 1, 8, 11)],
+            [read(1, 1, 0, 3), read(1, 1, 5, 6)],
+            [read(1, 1, 0, 3), read(1, 2, 6, 7)],
+        ] {
+            assert_eq!(left(&apart)[1], (apart[1].0.first, apart[1].0.count));
+        }
+        let at_the_end = [read(1, 1, u64::MAX - 1, u64::MAX - 1), read(1, 1, u64::MAX, u64::MAX), read(1, 1, 0, 9)];
+        assert_eq!(left(&at_the_end), [(u64::MAX - 1, 1), (u64::MAX, 1), (0, 10)]);
     }
 
     #[test]
