@@ -74,7 +74,8 @@ impl Shared {
                 None => watch.owner(KERNEL),
             };
             let object = asked.object();
-            watch.reference((object.watched(), object.volume.len()), &owner, (offset, length), operation);
+            let file = || object.watched(|name| watch.file(name));
+            watch.reference((&file, object.volume.len()), &owner, (offset, length), operation);
         }
     }
 

@@ -18,6 +18,9 @@ pub(crate) struct LastChange {
     changing: RwLock<()>,
     /// Changes of ours of which `state` does not know yet.
     unsettled: AtomicUsize,
+    /// Changes of attributes through the mount that are expected, and those that have ended.
+    expected: AtomicUsize,
+    ended: AtomicUsize,
     /// Others had changed the file below when we began to, so that its times alone do not show it any more.
     foreign: AtomicBool,
     /// Its last name was taken away through the mount, and nobody has looked at it since: its time of change is another one now.
@@ -56,6 +59,8 @@ impl LastChange {
             state: Mutex::new(State { seen: Seen::from(found), written: None }),
             changing: RwLock::new(()),
             unsettled: AtomicUsize::new(0),
+            expected: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
             foreign: AtomicBool::new(false),
             unseen: AtomicBool::new(false),
         }
@@ -87,10 +92,11 @@ impl LastChange {
     }
 
     /// Its attributes are about to be changed below, through the mount. Whether others have changed the file is seen now, and not any more
-    /// then. `found`: how it has just been seen, if it was looked at.
+    /// then. `found`: how it has just been seen, if it was looked at. An [`end`](Self::end_change) must follow, after the change was [noted](Self::note_change).
     pub(crate) fn expect_change(&self, file: BorrowedFd<'_>, found: Option<&Statx>) {
+        let first = self.expected.fetch_add(1, Ordering::SeqCst) == 0;
         let Ok(_alone) = self.changing.try_write() else { return };
-        if self.unsettled.load(Ordering::SeqCst) > 0 {
+        if !first || self.unsettled.load(Ordering::SeqCst) > 0 {
             return;
         }
         // What has just been seen may be older than a change of ours.
@@ -102,8 +108,11 @@ impl LastChange {
 
     /// Its attributes have been changed below, through the mount; how it looks now. `modified`: its time of modification, too.
     pub(crate) fn note_change(&self, file: BorrowedFd<'_>, modified: bool) -> io::Result<Statx> {
-        // A change of its bytes that is under way ends with a look of its own.
-        let alone = self.changing.try_write();
+        // A change of its bytes that is under way ends with a look of its own. Who looks whether others have changed the file is waited for.
+        let alone = match self.unsettled.load(Ordering::SeqCst) {
+            0 => Some(self.changing.write().unwrap_or_else(PoisonError::into_inner)),
+            _ => self.changing.try_write().ok(),
+        };
         let found = attributes(file)?;
         let now = Seen::from(&found);
         let mut state = self.state();
@@ -113,11 +122,22 @@ impl LastChange {
                 written.modified = now.modified;
             }
         }
-        if alone.is_ok() {
+        if alone.is_some() {
             state.seen = now;
             self.unseen.store(false, Ordering::SeqCst);
         }
         Ok(found)
+    }
+
+    /// What was expected has come about, or has failed.
+    pub(crate) fn end_change(&self) {
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.expected.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether a change of ours is under way.
+    fn is_changing(&self) -> bool {
+        self.unsettled.load(Ordering::SeqCst) > 0 || self.expected.load(Ordering::SeqCst) > 0
     }
 
     /// Its last name has been taken away through the mount, and nobody has it open: the next look takes note of that.
@@ -139,10 +159,15 @@ impl LastChange {
     /// Whether others have changed the file below since we last did.
     pub(crate) fn look(&self, attributes: impl FnOnce() -> io::Result<Statx>) -> io::Result<Below> {
         let Ok(_alone) = self.changing.try_write() else { return Ok(Below::Busy) };
-        if self.unsettled.load(Ordering::SeqCst) > 0 {
+        let ended = self.ended.load(Ordering::SeqCst);
+        if self.is_changing() {
             return Ok(Below::Busy);
         }
         let found = attributes()?;
+        // Attributes are changed beside a look.
+        if self.is_changing() || self.ended.load(Ordering::SeqCst) != ended {
+            return Ok(Below::Busy);
+        }
         let changed = !self.is_ours(&found) || self.foreign.load(Ordering::SeqCst);
         Ok(if changed { Below::Changed(Box::new(found)) } else { Below::Same })
     }
@@ -187,6 +212,7 @@ impl LastChange {
         if first
             && let Ok(_alone) = self.changing.try_write()
             && self.unsettled.load(Ordering::SeqCst) == 1
+            && self.expected.load(Ordering::SeqCst) == 0
             && !self.is_ours(&attributes(file)?)
         {
             self.foreign.store(true, Ordering::SeqCst);

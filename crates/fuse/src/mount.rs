@@ -53,9 +53,15 @@ pub trait Watch: Send + Sync {
     /// mapped.
     fn owner(&self, name: &str) -> u32;
 
-    /// An owner, whose number is asked for if it is needed, reads or writes: from an offset on, a number of bytes. The file is known by its
-    /// number, and has so many bytes before.
-    fn reference(&self, file: (u32, u64), owner: &dyn Fn() -> u32, bytes: (u64, u64), operation: Operation);
+    /// An owner reads or writes a file that has had so many bytes before: from an offset on, a number of bytes. The numbers of the file and of the owner are
+    /// asked for if they are needed.
+    fn reference(
+        &self,
+        file: (&dyn Fn() -> u32, u64),
+        owner: &dyn Fn() -> u32,
+        bytes: (u64, u64),
+        operation: Operation,
+    );
 }
 
 /// What to mount, and how.

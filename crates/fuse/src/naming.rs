@@ -20,6 +20,15 @@ use std::sync::Arc;
 /// The most bytes of an extended attribute, or of a list of them.
 const MOST_XATTR: usize = 64 << 10;
 
+/// The attributes of a file below are being changed through the mount.
+pub(crate) struct Changing(Arc<Object>);
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.0.file.last_change.end_change();
+    }
+}
+
 impl Shared {
     pub(crate) fn look_up(&self, parent: u64, name: &OsStr) -> Result<Attributes, Errno> {
         let (node, found) = self.nodes.look_up(&*self.nodes.path(parent)?, name)?;
@@ -40,7 +49,7 @@ impl Shared {
         changes: &SetAttributes,
     ) -> Result<Attributes, Errno> {
         let path = self.nodes.tree.path(&node.inode)?;
-        self.about_to_change(node, &path, None);
+        let _changing = self.about_to_change(node, &path, None);
         if changes.user.is_some() || changes.group.is_some() {
             let user = changes.user.map(rustix::fs::Uid::from_raw);
             let group = changes.group.map(rustix::fs::Gid::from_raw);
@@ -66,12 +75,13 @@ impl Shared {
         Ok(self.attributes(node, found))
     }
 
-    /// Attributes below are about to be changed: what others have done to the file before is not to be taken for that.
-    /// `found`: how it has just been seen, if it was looked at.
-    pub(crate) fn about_to_change(&self, node: &Node, path: &OwnedFd, found: Option<&Statx>) {
-        if let Some(object) = &node.object().get() {
-            object.file.last_change.expect_change(path.as_fd(), found);
-        }
+    /// Attributes below are about to be changed, until what this returns is dropped: what others have done to the file before is not to be taken for that, nor that
+    /// for a change by others. `found`: how it has just been seen, if it was looked at.
+    #[must_use]
+    pub(crate) fn about_to_change(&self, node: &Node, path: &OwnedFd, found: Option<&Statx>) -> Option<Changing> {
+        let object = node.object().get()?;
+        object.file.last_change.expect_change(path.as_fd(), found);
+        Some(Changing(object))
     }
 
     /// Takes note that attributes below have changed.
@@ -122,7 +132,7 @@ impl Shared {
         let (node, parent) = (self.nodes.get(number)?, self.nodes.path(parent)?);
         let path = self.nodes.tree.path(&node.inode)?;
         let from = proc_path(path.as_fd());
-        self.about_to_change(&node, &path, None);
+        let _changing = self.about_to_change(&node, &path, None);
         let link = || rustix::fs::linkat(CWD, &*from, &*parent, name.as_bytes(), AtFlags::SYMLINK_FOLLOW);
         in_name_of(self.nodes.tree.superuser(), caller, link)??;
         // It may have had none.
@@ -135,7 +145,8 @@ impl Shared {
     pub(crate) fn remove(&self, parent: u64, name: &OsStr, flags: AtFlags) -> Result<(), Errno> {
         let parent = self.nodes.path(parent)?;
         let victim = self.victim(&parent, name);
-        victim.iter().for_each(|Victim { node, path, found, .. }| self.about_to_change(node, path, Some(found)));
+        let expect = |Victim { node, path, found }: &Victim| self.about_to_change(node, path, Some(found));
+        let _changing = victim.as_ref().and_then(expect);
         rustix::fs::unlinkat(&*parent, name.as_bytes(), flags)?;
         if let Some(victim) = victim {
             self.name_gone(&victim);
@@ -164,9 +175,8 @@ impl Shared {
             // Both names stay.
             self.hand_over(&object)?;
         }
-        for Victim { node, path, found } in moved.iter().chain(&replaced) {
-            self.about_to_change(node, path, Some(found));
-        }
+        let expect = |Victim { node, path, found }: &Victim| self.about_to_change(node, path, Some(found));
+        let _changing: Vec<Changing> = moved.iter().chain(&replaced).filter_map(expect).collect();
         let (from, to) = (name.as_bytes(), new_name.as_bytes());
         let rename = || rustix::fs::renameat_with(&*parent, from, &*new_parent, to, flags);
         in_name_of(self.nodes.tree.superuser(), caller, rename)??;
@@ -192,7 +202,7 @@ impl Shared {
         let tree = &self.nodes.tree;
         let name = tree.name_of(path.as_fd());
         let rename = |object: &Object, name: &Path| {
-            object.rename(&name.display().to_string(), self.watch.as_deref());
+            object.rename(&name.display().to_string());
             self.read_attributes(object);
             self.decide_anew(object);
         };
@@ -276,7 +286,7 @@ impl Shared {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
         let flags = XattrFlags::from_bits_retain(flags);
-        self.about_to_change(&node, &path, None);
+        let _changing = self.about_to_change(&node, &path, None);
         let set = || rustix::fs::setxattr(&*proc_path(path.as_fd()), name.as_bytes(), value, flags);
         in_name_of(self.nodes.tree.superuser(), caller, set)??;
         if drop_group_id {
@@ -305,7 +315,7 @@ impl Shared {
     pub(crate) fn remove_xattr(&self, number: u64, name: &OsStr) -> Result<(), Errno> {
         let node = self.nodes.get(number)?;
         let path = self.nodes.tree.path(&node.inode)?;
-        self.about_to_change(&node, &path, None);
+        let _changing = self.about_to_change(&node, &path, None);
         rustix::fs::removexattr(proc_path(path.as_fd()), name.as_bytes())?;
         self.changed(&node, &path);
         Ok(())

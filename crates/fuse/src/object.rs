@@ -6,7 +6,6 @@ use crate::file_limit;
 use crate::inode::Inode;
 use crate::last_change::Below;
 use crate::managing::Users;
-use crate::mount::Watch;
 use crate::privileges::Bare;
 use crate::protocol::Errno;
 use forebay_pool::device::Device;
@@ -21,7 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) struct Object {
     /// The file's number for the kernel.
     pub(crate) number: u64,
-    /// Its number for whoever watches.
+    /// Its number for whoever watches, or [`UNNUMBERED`]: who watches keeps the name of each file that has a number.
     watched: AtomicU32,
     pub(crate) file: Arc<LowerFile>,
     pub(crate) volume: Arc<Volume>,
@@ -43,6 +42,9 @@ pub(crate) struct Object {
 
 /// The watch of a file that has none.
 const UNWATCHED: i32 = -1;
+
+/// Nobody who watches has asked for a file's number.
+const UNNUMBERED: u32 = u32::MAX;
 
 /// Whether a request could be done at once.
 pub(crate) enum Done<T> {
@@ -98,12 +100,10 @@ impl Object {
         pool: &Pool,
         (files, inode, number): (&Arc<Files>, &Arc<Inode>, u64),
         (name, config): (&Path, &VolumeConfig),
-        watch: Option<&dyn Watch>,
         write: bool,
     ) -> io::Result<Arc<Self>> {
         let made = inode.opened().is_some();
         let file = LowerFile::open(files, inode, name, write)?;
-        let watched = AtomicU32::new(watch.map_or(0, |watch| watch.file(&file.name())));
         let config = VolumeConfig { name: file.name().to_string(), ..config.clone() };
         let volume = pool.attach(files.device(&file), config);
         file.enter_pool(volume.id());
@@ -111,7 +111,7 @@ impl Object {
         let (fresh, shape) = (AtomicBool::new(made), RwLock::new(()));
         Ok(Arc::new(Self {
             number,
-            watched,
+            watched: AtomicU32::new(UNNUMBERED),
             file,
             volume,
             users: Users::default(),
@@ -125,17 +125,22 @@ impl Object {
         }))
     }
 
-    /// Its number for whoever watches.
-    pub(crate) fn watched(&self) -> u32 {
-        self.watched.load(Ordering::Relaxed)
+    /// Its number for whoever watches, who gives it one by its name.
+    pub(crate) fn watched(&self, number: impl FnOnce(&str) -> u32) -> u32 {
+        match self.watched.load(Ordering::Relaxed) {
+            UNNUMBERED => {
+                let given = number(&self.file.name());
+                self.watched.store(given, Ordering::Relaxed);
+                given
+            }
+            known => known,
+        }
     }
 
     /// It has another name: whoever watches takes it for another file.
-    pub(crate) fn rename(&self, name: &str, watch: Option<&dyn Watch>) {
+    pub(crate) fn rename(&self, name: &str) {
         self.file.rename(name);
-        if let Some(watch) = watch {
-            self.watched.store(watch.file(name), Ordering::Relaxed);
-        }
+        self.watched.store(UNNUMBERED, Ordering::Relaxed);
     }
 
     /// The kernel keeps copies of its pages from now on; whether that is new.
@@ -321,8 +326,8 @@ impl Object {
             let there = end.min(before).saturating_sub(offset);
             let zeroes = way == FallocateFlags::ZERO_RANGE;
             if zeroes {
-                // Refused here, if it is, before anything has changed; and what lies behind the end gets its space.
-                self.file.allocate(FallocateFlags::KEEP_SIZE, offset, length)?;
+                // Refused here, if it is, before anything has changed: some file systems allocate, and do not zero. And what lies behind the end gets its space.
+                self.file.allocate(flags | FallocateFlags::KEEP_SIZE, offset, length)?;
             }
             if there > 0 {
                 let zeroed = handle.write_zeroes(&self.volume, offset, there, zeroes, Durability::Flush);

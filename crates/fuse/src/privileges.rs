@@ -79,7 +79,7 @@ impl Shared {
     #[cold]
     fn take_away(&self, node: &Node, object: &Object, modes: (u32, u32), capable: bool) -> Result<(), Errno> {
         let path = self.nodes.tree.path(&node.inode)?;
-        self.about_to_change(node, &path, None);
+        let _changing = self.about_to_change(node, &path, None);
         let taken = match take_away(&path, modes, capable) {
             // The file is not the property of the user who has mounted the directory. A cut by that user takes all of it away.
             Err(Errno::EPERM) => object.file.touch_length().map_err(Errno::from),

@@ -282,7 +282,7 @@ impl Shared {
                 let below = tree.path_below(tree.path(&node.inode)?.as_fd());
                 let name = tree.prefix.join(&below);
                 let of = (&self.files, &node.inode, node.number);
-                let object = Object::attach(&self.pool, of, (&name, &self.volume), self.watch.as_deref(), write)?;
+                let object = Object::attach(&self.pool, of, (&name, &self.volume), write)?;
                 // From here on those find it who tell a new policy what they know: what is said of it now is not lost to that.
                 slot.set(Some(Arc::clone(&object)));
                 self.begin(&object);

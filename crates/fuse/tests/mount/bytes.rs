@@ -130,6 +130,26 @@ fn holes_are_found_and_data_that_is_still_to_be_written_is_none() {
 }
 
 #[test]
+fn what_the_file_system_below_cannot_zero_stays_as_it_was() {
+    // In memory: there ranges cannot be zeroed.
+    let Some(mounted) = Mounted::over(tempfile::tempdir_in("/dev/shm").expect("a folder"), |_, _| {}) else { return };
+    let bytes = vec![b'A'; 100_000];
+    for path in [mounted.seen("file"), mounted.below("other")] {
+        fs::write(&path, &bytes).expect("a write");
+        let file = fs::OpenOptions::new().read(true).write(true).open(&path).expect("it is there");
+        for (flags, offset) in
+            [(FallocateFlags::ZERO_RANGE, 8192), (FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, 200_000)]
+        {
+            let zeroed = rustix::fs::fallocate(&file, flags, offset, 8192);
+            assert_eq!(zeroed, Err(rustix::io::Errno::OPNOTSUPP), "{}", path.display());
+        }
+        file.sync_all().expect("a flush");
+        assert!(fs::read(&path).expect("a read") == bytes, "{} has changed", path.display());
+    }
+    mounted.stop();
+}
+
+#[test]
 fn a_file_may_be_longer_than_4_gib() {
     let Some(mounted) = Mounted::start(|_, _| {}) else { return };
     let (file, far) = (open(&mounted, "file"), (5 << 30) + 123);

@@ -317,7 +317,13 @@ impl Watch for Watcher {
         self.0.number(name)
     }
 
-    fn reference(&self, file: (u32, u64), owner: &dyn Fn() -> u32, (offset, length): (u64, u64), operation: Operation) {
-        self.0.record_of(owner, file, offset, length, operation);
+    fn reference(
+        &self,
+        (file, file_length): (&dyn Fn() -> u32, u64),
+        owner: &dyn Fn() -> u32,
+        (offset, length): (u64, u64),
+        operation: Operation,
+    ) {
+        self.0.record_of(owner, || (file(), file_length), offset, length, operation);
     }
 }

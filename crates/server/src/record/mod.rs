@@ -233,21 +233,21 @@ impl Recorder {
     /// the trace.
     #[inline]
     pub(crate) fn record(&self, volume: (u32, u64), offset: u64, length: u64, operation: Operation) {
-        self.record_of(|| volume.0, volume, offset, length, operation);
+        self.record_of(|| volume.0, || volume, offset, length, operation);
     }
 
-    /// The same of an owner, whose number is asked for if references are recorded.
+    /// The same of an owner and an object, whose numbers are asked for if references are recorded.
     #[inline]
     pub(crate) fn record_of(
         &self,
         owner: impl FnOnce() -> u32,
-        object: (u32, u64),
+        object: impl FnOnce() -> (u32, u64),
         offset: u64,
         length: u64,
         operation: Operation,
     ) {
         if self.recording.load(Ordering::Relaxed) {
-            self.send((owner(), object), offset, length, operation);
+            self.send((owner(), object()), offset, length, operation);
         }
     }
 

@@ -23,6 +23,23 @@ fn lengths(mut reader: Box<dyn forebay_trace::Reader>) -> [Option<u64>; 3] {
 }
 
 #[test]
+fn names_are_kept_of_what_is_recorded_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::new(4096);
+    let refer = |name: &str| {
+        let file = || (recorder.number(name), 1 << 20);
+        recorder.record_of(|| recorder.number("owner"), file, 0, 4096, Operation::Read);
+    };
+    (0..1000).for_each(|file| refer(&format!("before {file}")));
+    recorder.start(&folder.path().join("trace.csv")).unwrap();
+    refer("recorded");
+    recorder.stop().unwrap();
+    (0..1000).for_each(|file| refer(&format!("after {file}")));
+    let names = recorder.names.lock().unwrap();
+    assert_eq!(names.all.iter().map(|name| &**name).collect::<Vec<_>>(), ["owner", "recorded"]);
+}
+
+#[test]
 fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
     let folder = tempfile::tempdir().unwrap();
     for extension in ["parquet", "csv"] {

@@ -41,6 +41,6 @@ impl Users for Uses {
 
     fn reference(&self, file: (u32, u64), owner: &dyn Fn() -> u32, (offset, length): (u64, u64), operation: Operation) {
         self.seen.fetch_add(1, Ordering::Relaxed);
-        self.recorder.record_of(owner, file, offset, length, operation);
+        self.recorder.record_of(owner, || file, offset, length, operation);
     }
 }
