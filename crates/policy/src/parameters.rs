@@ -228,7 +228,13 @@ impl Parameter {
             Kind::PartOr(words) => choose(words, text).or_else(|| Part::parse(text).map(Value::Part)),
         };
         value.ok_or_else(|| {
-            let wrong = if matches!(self.kind, Kind::Choice(_)) { "is none of its words" } else { "is out of bounds" };
+            let wrong = match self.kind {
+                Kind::Integer { .. } | Kind::Real { .. } => "is out of bounds",
+                Kind::Choice(_) => "is none of its words",
+                Kind::Part => "is no number of pages, no size and no share of up to 100%",
+                Kind::PartOr(_) => "is no number of pages, no size, no share of up to 100% and none of its words",
+                Kind::Length => "is no number of pages and no size, of a page or more",
+            };
             format!("`{}={text}` {wrong}: {}", self.name, self.usage())
         })
     }
@@ -277,7 +283,12 @@ mod tests {
         assert_eq!(["64", "4096B", "1MiB", "2.5%", "0", "0%"].map(|text| pages(text).unwrap()), [64, 1, 256, 25, 0, 0]);
         assert_eq!(["5000", "1GiB", "100%"].map(|text| pages(text).unwrap()), [1000; 3]);
         for text in ["", "%", "101%", "-1%", "NaN%", "4 parrots"] {
-            assert!(pages(text).unwrap_err().contains("is out of bounds: buffer=PAGES|BYTES|PERCENT% (5%)"), "{text}");
+            assert!(
+                pages(text).unwrap_err().contains(
+                    "is no number of pages, no size and no share of up to 100%: buffer=PAGES|BYTES|PERCENT% (5%)"
+                ),
+                "{text}"
+            );
         }
     }
 
@@ -289,7 +300,12 @@ mod tests {
         assert_eq!([512, 4096, 8192, 65_536, 1 << 20].map(|size| pages("64KiB", size).unwrap()), [128, 16, 8, 2, 2]);
         assert_eq!(["1", "8"].map(|text| pages(text, 512).unwrap()), [1, 8]);
         for text in ["0", "5%", "0KiB", "some"] {
-            assert!(pages(text, 4096).unwrap_err().contains("is out of bounds: run=PAGES|BYTES (64KiB)"), "{text}");
+            assert!(
+                pages(text, 4096)
+                    .unwrap_err()
+                    .contains("is no number of pages and no size, of a page or more: run=PAGES|BYTES (64KiB)"),
+                "{text}"
+            );
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// What the program takes of its own for each reference, while the device goes on
     #[arg(long, value_name = "MICROSECONDS", requires = "device", default_value_t = 0.0, hide_default_value = true, value_parser = parse_think)]
     think: f64,
-    /// Read pages ahead, and tell what became of them: none, fixed[:pages=8], linux[:max=128KiB], regular[:max=128KiB]
+    /// Read pages ahead, and tell what became of them: none, fixed[:pages=8], linux[:max=128KiB], kernel[:max=128KiB:request=1280KiB], regular[:max=128KiB]
     #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
     readahead: Readahead,
     /// Policies learn of uses at the end of epochs alone, as `forebay steer --memory` tells them of reference bits; of misses as they come

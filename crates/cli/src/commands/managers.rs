@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Save this device's time instead of misses; `forebay devices` lists those known by name
     #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = str::parse::<Named>)]
     device: Option<Named>,
-    /// Read pages ahead: none, fixed[:pages=8], linux[:max=128KiB], regular[:max=128KiB]
+    /// Read pages ahead: none, fixed[:pages=8], linux[:max=128KiB], kernel[:max=128KiB:request=1280KiB], regular[:max=128KiB]
     #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
     readahead: Readahead,
     /// The file to write instead of standard output

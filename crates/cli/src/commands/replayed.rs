@@ -23,8 +23,7 @@ fn failed(error: impl std::error::Error + 'static) -> Failure {
 /// Replays a recording under each policy, with as much memory as the run's own had.
 pub(crate) fn lines(out: &Path, bytes: u64, own: &Spec, readahead: u64) -> Result<[String; 2], Failure> {
     let size: Size = format!("{bytes}B").parse().map_err(failed)?;
-    let ahead = if readahead == 0 { "none".to_owned() } else { format!("linux:max={readahead}B") };
-    let ahead: Readahead = ahead.parse().map_err(failed)?;
+    let ahead: Readahead = rule(readahead).parse().map_err(failed)?;
     let useful = |spec: &Spec| !spec.needs_future() || ahead.is_none() && spec.label == LIMIT;
     let specs = Spec::each_once(std::iter::once(own.clone()).chain(Spec::all().into_iter().filter(useful)));
     let asked = Asked { specs, sizes: vec![size], readahead: ahead, ..Asked::default() };
@@ -36,6 +35,11 @@ pub(crate) fn lines(out: &Path, bytes: u64, own: &Spec, readahead: u64) -> Resul
     // The policies are in the order in which they were asked.
     let here = comparison.outcomes.first().ok_or_else(|| Failure::Failed("it has no references".into()))?;
     Ok(in_words(here, &outcomes, bytes))
+}
+
+/// The readahead of `compare` that reads so many bytes ahead as the run did.
+pub(crate) fn rule(readahead: u64) -> String {
+    if readahead == 0 { "none".to_owned() } else { format!("linux:max={readahead}B") }
 }
 
 fn in_words(here: &RunOutcome, in_order: &[&RunOutcome], bytes: u64) -> [String; 2] {

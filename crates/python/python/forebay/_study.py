@@ -110,7 +110,7 @@ def compare(
         warmup: references at the start that are not counted: a number, or percent of the trace (``"20%"``).
         device: also what misses cost on this device: a name that ``forebay devices`` lists, or a TOML file.
         think_us: what the program takes of its own for each reference, in microseconds, while the device goes on.
-        readahead: read pages ahead: ``"fixed:pages=8"``, ``"linux:max=128KiB"``, ``"regular"``.
+        readahead: read pages ahead: ``"fixed:pages=8"``, ``"linux:max=128KiB"``, ``"kernel"``, ``"regular"``.
         by_distance: also split hits and misses by temporal distance.
         by: ``"owner"`` or ``"file"``: also split them by that; in `Answer.json`.
         states: take each policy's state this many times along the trace; in `Answer.json` and the report.

@@ -11,6 +11,7 @@
 //! - A read that is longer than `max` has windows as long as itself, up to the longest request of the device.
 //! - A window that is read ahead comes in folios: of 4 blocks at first, of 16 and more later, each at a multiple of its size (`page_cache_ra_order`). A window that meets
 //!   a cached block goes on in folios of one.
+//! - With a `max` of 0 each block that is not cached is a request of its own.
 //! - A read takes what is cached up to a marked folio, has the next window read, and goes on. So each window is a request of its own.
 //!
 //! Where this departs from the kernel: reads begin and end with blocks here. So a read that goes on inside the last block looks like one behind it. Nothing is
@@ -100,6 +101,7 @@ impl Kernel {
             let count = blocks.end - at;
             if cache.folio(at).is_none() {
                 match operation {
+                    _ if self.most == 0 => window.read_alone(at, 1, 0, cache),
                     Operation::RandomRead => window.read_alone(at, count, 0, cache),
                     _ => window.miss(at, count, most_for(count), cache),
                 }
@@ -293,6 +295,16 @@ mod tests {
         /// The lengths of the requests of reads of one block each.
         fn lengths(&mut self, blocks: Range<u64>) -> Vec<u64> {
             blocks.flat_map(|block| self.read(1, block..block + 1)).map(|(start, end)| end - start).collect()
+        }
+    }
+
+    #[test]
+    fn without_readahead_each_block_is_a_request() {
+        let mut played = Played { kernel: Kernel::new(0, LONGEST), ..Played::new(100) };
+        for operation in [Operation::Read, Operation::SequentialRead, Operation::RandomRead] {
+            played.cache.folios.clear();
+            assert_eq!(played.hinted(0, 0..3, operation), [(0, 1), (1, 2), (2, 3)], "{operation:?}");
+            assert_eq!(played.hinted(0, 2..5, operation), [(3, 4), (4, 5)], "{operation:?}");
         }
     }
 

@@ -47,9 +47,12 @@ pub struct Kind {
     pub parameters: &'static [Parameter],
 }
 
+/// The most pages that any rule reads ahead at once.
+const MOST_PAGES: u64 = 1 << 20;
+
 const MAX: [Parameter; 1] = [Parameter {
     name: "max",
-    help: "the most that is read ahead at once",
+    help: "the most that is read ahead at once, up to 1048576 pages",
     kind: forebay_policy::Kind::Part,
     default: "128KiB",
 }];
@@ -63,7 +66,7 @@ pub static KINDS: &[Kind] = &[
         parameters: &[Parameter {
             name: "pages",
             help: "how many",
-            kind: forebay_policy::Kind::Integer { least: 1, most: 1 << 20 },
+            kind: forebay_policy::Kind::Integer { least: 1, most: MOST_PAGES },
             default: "8",
         }],
     },
@@ -145,27 +148,30 @@ impl FromStr for Readahead {
 }
 
 impl Readahead {
-    /// Whether nothing is read ahead.
+    /// Whether there is no rule. `kernel` without readahead still has one: it reads page by page.
     pub fn is_none(&self) -> bool {
         match self.kind.name {
             "none" => true,
-            "fixed" => false,
+            "fixed" | "kernel" => false,
             _ => matches!(self.settings.part("max"), Part::Pages(0) | Part::Bytes(0) | Part::Percent(0.0)),
         }
     }
 
     fn rule(&self, capacity: u32, pages: u32, page_size: u64) -> Rule {
-        let part = |name| match self.settings.part(name) {
-            // Of an odd number of bytes the last page is not whole.
-            Part::Bytes(bytes) => (bytes / page_size).max(1),
-            part => u64::from(part.pages(capacity, page_size)).max(1),
+        let part = |name| {
+            let pages = match self.settings.part(name) {
+                Part::Pages(pages) => pages,
+                // Of an odd number of bytes the last page is not whole.
+                Part::Bytes(bytes) => (bytes / page_size).max(bytes.min(1)),
+                part => u64::from(part.pages(capacity, page_size)),
+            };
+            pages.min(MOST_PAGES)
         };
-        let max = || part("max");
         match self.kind.name {
             "fixed" => Rule::Fixed(self.settings.integer("pages")),
-            "linux" => Rule::Linux(Streams::default(), max()),
-            "kernel" => Rule::Kernel(Some(Box::new(Kernel::new(max(), part("request"))))),
-            "regular" => Rule::Regular(Box::new(Regular::new(pages, page_size, max()))),
+            "linux" => Rule::Linux(Streams::default(), part("max").max(1)),
+            "kernel" => Rule::Kernel(Some(Box::new(Kernel::new(part("max"), part("request").max(1))))),
+            "regular" => Rule::Regular(Box::new(Regular::new(pages, page_size, part("max").max(1)))),
             name => unreachable!("{name} is no rule"),
         }
     }
@@ -256,6 +262,19 @@ mod tests {
                 .into_iter()
                 .all(|text| text.parse::<Readahead>().unwrap().is_none())
         );
+    }
+
+    #[test]
+    fn a_length_is_the_same_in_pages_and_in_bytes_whatever_the_cache_and_a_share_is_of_the_cache() {
+        let most = |text: &str| match text.parse::<Readahead>().unwrap().rule(100, 1000, 4096) {
+            Rule::Linux(_, most) => most,
+            rule => panic!("{rule:?}"),
+        };
+        for (text, pages) in [("1024", 1024), ("4MiB", 1024), ("5000B", 1), ("1B", 1), ("20%", 20), ("0.1%", 1)] {
+            assert_eq!(most(&format!("linux:max={text}")), pages, "{text}");
+        }
+        assert_eq!(most("linux:max=18446744073709551615"), MOST_PAGES);
+        assert!(!"kernel:max=0".parse::<Readahead>().unwrap().is_none(), "it reads page by page");
     }
 
     #[test]
