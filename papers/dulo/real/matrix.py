@@ -19,7 +19,7 @@ import sessions  # noqa: E402
 
 
 def options():
-    return paging.options(__doc__, delay="desktop-7200", policies="linux,dulo:base=linux,lru,dulo,kernel").parse_args()
+    return paging.options(__doc__, delay="desktop-7200", policies="linux:access=process,dulo:base=linux:access=process,lru,dulo,kernel").parse_args()
 
 
 def measure_all(given):

@@ -292,6 +292,7 @@ fn specs() -> Vec<Spec> {
         "ubm:other=lru-2:run=2:in-use=leaves:ended=keeps",
         "dulo:correlation=20%:bank=50%:longest=3",
         "dulo:base=linux:correlation=50%:bank=50%:longest=3",
+        "dulo:base=linux:correlation=50%:bank=50%:access=process",
         "lru-sp:manager=mru",
         "lru-sp:manager=lru-k",
     ];

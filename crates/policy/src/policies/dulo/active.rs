@@ -5,6 +5,9 @@
 //! inactive list ------------> head [ active list ] tail ------------> head of the inactive list: the correlation buffer
 //! ```
 //!
+//! A page of a file becomes active when it is used again. The use of a process's page sets a bit alone, and it becomes active when it has come to the tail of the
+//! inactive list, in place of leaving.
+//!
 //! Each victim takes `active / (2 (inactive + 1))` pages off the tail, as in the policy `linux`, and more while the inactive list is shorter than
 //! twice the eviction section: the paper's change of `refill_inactive_zone`.
 
@@ -16,6 +19,8 @@ const RATIO: f64 = 2.0;
 
 #[derive(Debug)]
 pub(super) struct Active {
+    /// Whether pages are used by calls, as those of files are, or by processes.
+    pub(super) by_calls: bool,
     /// DX1. Its blocks are at [`At::Active`]; one that is young has been used since it came to the head.
     list: List,
     /// The part of a page that is still due, below 1.
@@ -23,8 +28,8 @@ pub(super) struct Active {
 }
 
 impl Active {
-    pub(super) fn new() -> Self {
-        Self { list: List::new(), due: 0.0 }
+    pub(super) fn new(by_calls: bool) -> Self {
+        Self { by_calls, list: List::new(), due: 0.0 }
     }
 
     pub(super) fn len(&self) -> u32 {

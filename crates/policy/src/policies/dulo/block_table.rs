@@ -25,14 +25,33 @@ const BYTES_PER_NODE: usize = size_of::<Node>() + 64;
 /// Nodes that even the smallest cache may have.
 const LEAST_NODES: usize = 64;
 
+/// By how much the clock is set back.
+const SET_BACK: u32 = 1 << 31;
+/// By how much an interruption moves the clock at the most.
+pub(super) const MOST_GAP: u32 = 1024;
+
 type Node = [Entry; FAN_OUT];
 
-/// An entry of a leaf (BTE) or of the middle directory; `newest` is 0 if it is empty.
+/// An entry of a leaf (BTE) or of the middle directory; both are 0 if it is empty.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     newest: u32,
-    /// In a leaf the timestamp before, or 0; in the directory the index of the leaf.
+    /// In a leaf the timestamp before, 0, or [`WRITTEN`]; in the directory the index of the leaf.
     other: u32,
+}
+
+/// What a block's entry has in place of an older timestamp if the block was written and not yet fetched: no timestamp is later than the newest.
+const WRITTEN: u32 = u32::MAX;
+
+impl Entry {
+    fn is_empty(&self) -> bool {
+        self.newest == 0 && self.other == 0
+    }
+
+    /// In a leaf.
+    fn is_written(&self) -> bool {
+        self.newest == 0 && self.other == WRITTEN
+    }
 }
 
 /// The object, and the bits of the block number above those of the nodes.
@@ -50,6 +69,13 @@ struct Global {
 pub(super) struct Timestamps {
     pub(super) newest: u32,
     pub(super) older: u32,
+}
+
+impl Timestamps {
+    /// The clock is [set back](BlockTable::set_back).
+    pub(super) fn set_back(&mut self) {
+        (self.newest, self.older) = (self.newest.saturating_sub(SET_BACK), self.older.saturating_sub(SET_BACK));
+    }
 }
 
 #[derive(Debug)]
@@ -85,16 +111,36 @@ impl BlockTable {
         self.limit = self.limit.max(bytes / BYTES_PER_NODE).max(LEAST_NODES);
     }
 
-    /// A block is fetched: the clock ticks, and the block and the directories above it are stamped.
-    pub(super) fn record(&mut self, place: Place) {
-        if self.clock == u32::MAX {
-            self.set_back();
+    /// A block is fetched: the clock ticks, and the block and the directories above it are stamped. Returns the block's timestamps.
+    pub(super) fn record(&mut self, place: Place) -> Timestamps {
+        self.clock += 1;
+        let newest = self.clock;
+        let entry = self.stamp(place);
+        let older = entry.newest;
+        *entry = Entry { newest, other: older };
+        Timestamps { newest, older }
+    }
+
+    /// A block gets its place on the disk: it is written, and was not fetched from there yet.
+    pub(super) fn write(&mut self, place: Place) {
+        self.clock = self.clock.max(1);
+        let entry = self.stamp(place);
+        if entry.newest == 0 {
+            entry.other = WRITTEN;
         }
+    }
+
+    /// Whether the block has a place on the disk, from which it was fetched or to which it was written.
+    pub(super) fn knows(&self, place: Place) -> bool {
+        self.leaf(place).is_some_and(|leaf| !self.nodes[leaf][low(place)].is_empty())
+    }
+
+    /// Stamps the directories above a block, and makes them if they are not there. Returns its entry.
+    fn stamp(&mut self, place: Place) -> &mut Entry {
         // Before the walk: what is found on the way must stay. A walk takes a directory and a leaf at most.
         if self.free.len() + self.limit - self.nodes.len() < 2 {
             self.reclaim();
         }
-        self.clock += 1;
         let directory = if let Some(global) = self.global.get_mut(&key(place)) {
             global.newest = self.clock;
             global.directory
@@ -109,24 +155,26 @@ impl BlockTable {
         }
         self.nodes[directory][middle].newest = self.clock;
         let leaf = self.nodes[directory][middle].other as usize;
-        let entry = &mut self.nodes[leaf][low(place)];
-        *entry = Entry { newest: self.clock, other: entry.newest };
+        &mut self.nodes[leaf][low(place)]
     }
 
     /// What is fetched next is not fetched together with what came before: their timestamps differ by more than `gap`.
     pub(super) fn interrupt(&mut self, gap: u32) {
-        if self.clock > u32::MAX - gap {
-            self.set_back();
-        }
         self.clock += gap;
     }
 
+    /// Whether the clock must be [set back](Self::set_back) before the next fetch, and the interruption before it: no timestamp is the latest that there could be.
+    pub(super) fn is_late(&self) -> bool {
+        self.clock > u32::MAX - (MOST_GAP + 2)
+    }
+
     /// When the block was fetched.
+    #[cfg(test)]
     pub(super) fn timestamps(&self, place: Place) -> Timestamps {
         let leaf = self.leaf(place);
         leaf.map_or_else(Timestamps::default, |leaf| {
-            let entry = self.nodes[leaf][low(place)];
-            Timestamps { newest: entry.newest, older: entry.other }
+            let Entry { newest, other } = self.nodes[leaf][low(place)];
+            Timestamps { newest, older: if newest == 0 { 0 } else { other } }
         })
     }
 
@@ -190,7 +238,8 @@ impl BlockTable {
                 used += 1;
                 assert!(entry.newest <= global.newest); // DT2
                 let leaf = &self.nodes[entry.other as usize];
-                assert!(leaf.iter().all(|block| block.newest <= entry.newest && block.other <= block.newest)); // DT2
+                let in_order = |block: &Entry| block.newest <= entry.newest && block.other <= block.newest;
+                assert!(leaf.iter().all(|block| in_order(block) || block.is_written())); // DT2
             }
         }
         assert_eq!(used + self.free.len(), self.nodes.len()); // DT1
@@ -217,10 +266,9 @@ impl BlockTable {
     }
 
     /// Sets the clock back, and all timestamps with it. A time 2^31 fetches ago is no longer known.
-    fn set_back(&mut self) {
-        const BY: u32 = 1 << 31;
-        self.reclaim_before(BY + 1);
-        let set_back = |time: &mut u32| *time = time.saturating_sub(BY);
+    pub(super) fn set_back(&mut self) {
+        self.reclaim_before(SET_BACK + 1);
+        let set_back = |time: &mut u32| *time = time.saturating_sub(SET_BACK);
         let Self { global, nodes, .. } = self;
         for global in global.values_mut() {
             set_back(&mut global.newest);
@@ -231,13 +279,15 @@ impl BlockTable {
                 }
                 set_back(&mut entry.newest);
                 let leaf = entry.other as usize;
-                nodes[leaf].iter_mut().flat_map(|block| [&mut block.newest, &mut block.other]).for_each(set_back);
+                let fetched = nodes[leaf].iter_mut().filter(|block| !block.is_written());
+                fetched.flat_map(|block| [&mut block.newest, &mut block.other]).for_each(set_back);
             }
         }
         set_back(&mut self.clock);
     }
 
-    /// Removes the older half of the leaves, of which there are nearly half as many as nodes or more (DT3).
+    /// Removes the older half of the leaves, of which there are nearly half as many as nodes or more (DT3). Blocks that were written have the timestamp of the
+    /// fetch before: leaves that are as old as each other go together.
     fn reclaim(&mut self) {
         self.of_leaves.clear();
         for global in self.global.values() {
@@ -245,8 +295,9 @@ impl BlockTable {
             self.of_leaves.extend(entries.iter().map(|entry| entry.newest).filter(|&newest| newest > 0));
         }
         let median = self.of_leaves.len() / 2;
-        let threshold = *self.of_leaves.select_nth_unstable(median).1;
-        self.reclaim_before(threshold);
+        let (older, &mut threshold, _) = self.of_leaves.select_nth_unstable(median);
+        let some_are_older = older.iter().any(|&newest| newest < threshold);
+        self.reclaim_before(if some_are_older { threshold } else { threshold + 1 });
     }
 
     /// Removes the entries whose timestamp is smaller than the threshold, with all that is below them.
@@ -269,7 +320,7 @@ impl BlockTable {
 }
 
 fn is_empty(node: &Node) -> bool {
-    node.iter().all(|entry| entry.newest == 0)
+    node.iter().all(Entry::is_empty)
 }
 
 fn key(place: Place) -> Key {
@@ -315,17 +366,47 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_was_written_is_known_and_has_no_timestamps_until_it_is_fetched() {
+        let mut table = BlockTable::new(0);
+        let (written, fetched) = (at(0, 7), at(0, 8));
+        table.write(written);
+        table.record(fetched);
+        table.write(fetched);
+        table.check();
+        assert!(table.knows(written) && table.knows(fetched) && !table.knows(at(0, 9)) && !table.knows(at(1, 7)));
+        assert_eq!(table.timestamps(written), Timestamps::default());
+        assert_eq!(table.timestamps(fetched), Timestamps { newest: 2, older: 0 });
+        table.set_clock(u32::MAX);
+        table.set_back();
+        table.check();
+        assert!(!table.knows(written) && !table.knows(fetched));
+        table.set_clock(u32::MAX);
+        table.write(written);
+        table.set_back();
+        table.check();
+        assert!(table.knows(written));
+        table.record(written);
+        assert_eq!(table.timestamps(written).older, 0);
+        table.reset(written);
+        assert!(!table.knows(written));
+        table.write(written);
+        table.reset_all(0, 0..4096);
+        table.check();
+        assert!(!table.knows(written) && table.global.is_empty());
+    }
+
+    #[test]
     fn blocks_fetched_after_an_interruption_are_farther_apart_than_the_gap() {
         let mut table = BlockTable::new(0);
-        for clock in [0, u32::MAX - 6, u32::MAX - 5, u32::MAX - 4] {
-            table.set_clock(clock);
-            table.record(at(0, 1));
-            table.interrupt(5);
-            table.record(at(0, 2));
-            let [before, after] = [1, 2].map(|block| table.timestamps(at(0, block)).newest);
-            assert_eq!(after - before, 6, "{clock}");
-            table.check();
-        }
+        let before = table.record(at(0, 1));
+        table.interrupt(5);
+        assert_eq!(table.record(at(0, 2)).newest, before.newest + 6);
+        table.set_clock(u32::MAX - MOST_GAP - 2);
+        assert!(!table.is_late());
+        table.interrupt(MOST_GAP);
+        assert_eq!(table.record(at(0, 2)).newest, u32::MAX - 1);
+        assert!(table.is_late());
+        table.check();
     }
 
     #[test]
@@ -364,7 +445,9 @@ mod tests {
             let mut table = BlockTable::new(bytes);
             for round in 0..5000u64 {
                 let start = round << (2 * BITS);
-                fetched.clone().step_by(FAN_OUT).for_each(|block| table.record(at(0, start + block)));
+                for block in fetched.clone().step_by(FAN_OUT) {
+                    table.record(at(0, start + block));
+                }
                 table.reset_all(0, start + trimmed.start..start + trimmed.end);
                 assert!(table.bytes() <= bytes, "{} bytes", table.bytes());
             }
@@ -406,6 +489,21 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_are_written_and_never_fetched_are_reclaimed_when_the_table_is_full() {
+        let bytes = 1000 * BYTES_PER_NODE;
+        for clock in [0, u32::MAX - 1] {
+            let mut table = BlockTable::new(bytes);
+            table.set_clock(clock);
+            for i in 0..5_000 {
+                table.write(at(0, i << 13));
+                assert!(table.bytes() <= bytes, "{} bytes", table.bytes());
+            }
+            table.check();
+            assert!(table.knows(at(0, 4_999 << 13)));
+        }
+    }
+
+    #[test]
     fn what_was_fetched_long_ago_is_forgotten_when_the_clock_is_set_back_and_the_rest_keeps_its_distances() {
         let mut table = BlockTable::new(0);
         // Blocks of a directory of their own, and of one, and of one leaf with blocks that are fetched again.
@@ -416,7 +514,11 @@ mod tests {
         for block in [2, 3, 3] {
             table.record(at(0, block));
         }
-        assert_eq!(table.timestamps(at(0, 3)), Timestamps { newest: u32::MAX, older: u32::MAX - 1 });
+        let mut resident = table.timestamps(at(0, 3));
+        assert_eq!(resident, Timestamps { newest: u32::MAX, older: u32::MAX - 1 });
+        table.set_back();
+        resident.set_back();
+        assert_eq!(resident, table.timestamps(at(0, 3)));
         table.record(at(0, 3));
         table.check();
         for place in [at(1, 9), at(0, 64), at(0, 1)] {
@@ -438,7 +540,9 @@ mod tests {
             };
             // At most half the nodes of the table are needed, a directory and a leaf for each block.
             let mut table = BlockTable::new(600 * BYTES_PER_NODE);
-            (0..150).chain(0..75).for_each(|n| table.record(place(n)));
+            for n in (0..150).chain(0..75) {
+                table.record(place(n));
+            }
             for n in 0..150u32 {
                 let expected = if n < 75 {
                     Timestamps { newest: 151 + n, older: 1 + n }

@@ -24,9 +24,12 @@
 //!   or 95 % of the cache, by the seeks that each costs on a sample of the blocks (`trials`). `correlation` given sets it for good.
 //! - When the section becomes smaller, what it has too much leaves in the order of the stack (`eviction`). By `H` sequences would go on leaving early, though
 //!   trials have just shown that to cost seeks.
-//! - The bank is 5 % of the cache: a nineteenth of the largest section, as 4 of 64 MB are (Table II).
+//! - The bank is 5 % of the cache: a nineteenth of the largest section, as 4 of 64 MB are (Table II). With `base=linux` it is a sixteenth of the section.
 //! - `base=linux` is the paper's implementation (section 4.1): the inactive list of Linux's two is the stack, with a section of an eighth of the
 //!   cache, and is kept twice as long as that. A hit makes an inactive page active, as in the policy `linux`. Its size does not adapt.
+//! - With `access=process` the pages of `base=linux` are memory of processes (4.1.1). A hit sets a page's bit, and such a page becomes active at the tail of the
+//!   inactive list. These pages are random until they have been swapped out (4.1.2): the fault that makes a page is no fetch. They have the block numbers of
+//!   their places in memory, not those that a swap allocator would give them.
 //! - The merge of the sorted bank with the sorted section is done by a list for each size (`eviction`): the same order
 //!   without a walk over the section.
 //! - Equal `H`: the longer sequence is nearer to the bottom; of one size, the one that stood lower in the stack.
@@ -40,17 +43,20 @@
 //!   files have one table. It is given 32 bytes for each page number, and forgets the older half when these are used up.
 //! - In front of a file system (`forebay steer`, `forebay mount`) block numbers are the disk's, as far as they are known. A block that has no place on the disk yet,
 //!   as it has not been written, has its place in the file instead: file systems lay out neighbours together. The paper has such pages
-//!   be random. Timestamps are kept by places in files, so they outlive a change of the layout. `numbers=file` knows no disk.
+//!   be random. `numbers=file` knows no disk.
+//! - A resident block has its timestamps itself, so it is in a sequence though the disk's number of it became known after it was fetched. The table is for its
+//!   next fetch: that of a block whose place was not known then, or has changed, counts as its first.
 //! - A block whose timestamps are forgotten stands alone, as the paper's pages without a disk mapping do. Of objects nothing else
-//!   is kept, so those that are gone are reclaimed with the oldest blocks. Blocks that are discarded lose their timestamps at once, resident or not.
+//!   is kept, so those that are gone are reclaimed with the oldest blocks. Blocks that are discarded lose their timestamps at once, but for those of files of which
+//!   the disk's numbers are known: what is written there next has them, as in the paper.
 //!
 //! Refused victims are put aside while others are offered, and then moved to the top, as if young; with `base=linux` active pages too, when all
 //! inactive ones are refused.
 //!
 //! Reference figures: Table I, 95.0 and 66.5 ms, reference by reference; device time on real traces beside that of LRU, in
-//! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `longest`, `distance`, `gap`, `numbers`, `cost`; of these `longest`, `distance` and `gap`
+//! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `access`, `longest`, `distance`, `gap`, `numbers`, `cost`; of these `longest`, `distance` and `gap`
 //! are the paper's.
-//! Memory: 4 bytes a page (its slot), up to 32 for the block table (8 where blocks lie close), 44 a frame, 40
+//! Memory: 4 bytes a page (its slot), up to 32 for the block table (8 where blocks lie close), 52 a frame, 40
 //! for each block of the bank; if the size adapts, 35 to 50 a frame below 65,536 frames, and 2.4 MB at the most above; and 64 KiB that do not depend on the size.
 //! There are no ghosts: the trials know blocks by their places.
 
@@ -64,7 +70,9 @@ mod trials;
 
 use crate::parameters::{Kind, Parameter, Part};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
-use block_table::BlockTable;
+use active::Active;
+use forebay_basis::Place;
+use block_table::{BlockTable, MOST_GAP, Timestamps};
 use cost::Prices;
 use sequence::Rules;
 use stack::{Disk, Stack};
@@ -77,6 +85,10 @@ const TABLE_BYTES_PER_PAGE: usize = 32;
 /// What `base=linux` leaves to the eviction section: 64 of 512 MB in the paper.
 const SECTION_IN_LINUX: f64 = 0.125;
 
+/// The bank: of the cache, and with `base=linux` of its eviction section, 4 of 64 MB in the paper.
+const BANK: Part = Part::Percent(5.0);
+const BANK_IN_LINUX: f64 = 0.0625;
+
 /// DULO: dual locality.
 #[derive(Debug)]
 pub struct Dulo {
@@ -85,13 +97,15 @@ pub struct Dulo {
     /// With `correlation=adapts`.
     trials: Option<Trials>,
     rules: Rules,
+    /// Whether pages have no place on the disk until they are swapped out.
+    anonymous: bool,
     /// Whether the next fetch is of another request than the last one, where that matters.
     begins: bool,
     capacity: u32,
     page_size: u64,
     /// The settings that the sizes of the buffer and the bank follow from.
     correlation_part: Option<Part>,
-    bank_part: Part,
+    bank_part: Option<Part>,
 }
 
 impl Policy for Dulo {
@@ -109,15 +123,21 @@ impl Policy for Dulo {
             },
             Parameter {
                 name: "bank",
-                help: "the most blocks in the sequencing bank, no more than half of the cache",
-                kind: Kind::Part,
-                default: "5%",
+                help: "the most blocks in the sequencing bank, no more than half of the cache; auto: 5 % of it, or 6 % of the section with base=linux",
+                kind: Kind::PartOr(&["auto"]),
+                default: "auto",
             },
             Parameter {
                 name: "base",
                 help: "the policy that DULO changes: CLOCK, or the inactive list of Linux's two",
                 kind: Kind::Choice(&["clock", "linux"]),
                 default: "clock",
+            },
+            Parameter {
+                name: "access",
+                help: "with base=linux: what a use is, a system call on a file, or an access of a process to its memory",
+                kind: Kind::Choice(&["file", "process"]),
+                default: "file",
             },
             Parameter {
                 name: "longest",
@@ -134,7 +154,7 @@ impl Policy for Dulo {
             Parameter {
                 name: "gap",
                 help: "the most fetches between two neighbours of a sequence",
-                kind: Kind::Integer { least: 1, most: 1024 },
+                kind: Kind::Integer { least: 1, most: MOST_GAP as u64 },
                 default: "1",
             },
             Parameter {
@@ -170,13 +190,15 @@ impl Policy for Dulo {
         let correlation_part = setup.settings.part_or_word("correlation");
         let adapts = correlation_part.is_none() && !linux;
         let layout = setup.layout.clone().filter(|_| setup.settings.choice("numbers") == "disk");
-        let bank_part = setup.settings.part("bank");
+        let bank_part = setup.settings.part_or_word("bank");
         let bank = share(bank_part, setup.capacity, setup.page_size);
+        let by_calls = setup.settings.choice("access") == "file";
         let mut dulo = Self {
-            stack: Stack::new(setup.pages, setup.capacity, rules, linux),
+            stack: Stack::new(setup.pages, setup.capacity, rules, linux.then(|| Active::new(by_calls))),
             disk: Disk { table: BlockTable::new(TABLE_BYTES_PER_PAGE * setup.pages as usize), layout },
             trials: adapts.then(|| Trials::new(setup.capacity, rules, bank)),
             rules,
+            anonymous: linux && !by_calls,
             begins: false,
             capacity: setup.capacity,
             page_size: setup.page_size,
@@ -215,7 +237,7 @@ impl Policy for Dulo {
 
     fn hit(&mut self, reference: &Reference) {
         if let Some(trials) = &mut self.trials {
-            trials.reference(reference.place, &self.disk);
+            trials.reference(reference.place, || self.stack.timestamps(reference.page), &self.disk);
         }
         self.stack.hit(reference.page);
     }
@@ -225,7 +247,7 @@ impl Policy for Dulo {
         true
     }
 
-    /// Linux's readahead sets no bit: this use does what the read of a missing page would have done.
+    /// Linux's readahead sets no bit: this use does what the read of a missing page would have done, or the fault of a process.
     fn first_use<C: Caller>(&mut self, reference: &Reference, _: &mut C) {
         if self.stack.active.is_none() {
             self.hit(reference);
@@ -236,27 +258,27 @@ impl Policy for Dulo {
         if self.stack.is_full() {
             self.evict(caller)?;
         }
-        if std::mem::take(&mut self.begins) {
-            self.disk.table.interrupt(self.rules.gap);
-        }
-        self.disk.table.record(reference.place);
+        let timestamps = self.fetch(reference.place);
         if let Some(trials) = &mut self.trials {
-            trials.reference(reference.place, &self.disk);
+            trials.reference(reference.place, || timestamps, &self.disk);
             self.stack.approach(trials.buffer(self.capacity));
         }
-        self.stack.admit(reference.page, reference.place, &self.disk);
+        self.stack.admit(reference.page, reference.place, timestamps, &self.disk);
         Ok(())
     }
 
     fn evict<C: Caller>(&mut self, caller: &mut C) -> Result<(), AllRefused> {
-        let (page, _) = self.stack.evict(&self.disk, |page| caller.evict(page)).ok_or(AllRefused)?;
+        let (page, place) = self.stack.evict(&self.disk, |page| caller.evict(page)).ok_or(AllRefused)?;
+        if self.anonymous {
+            self.disk.table.write(self.disk.lies(place));
+        }
         caller.forget(page);
         Ok(())
     }
 
     fn remove<C: Caller>(&mut self, page: u32, _: &mut C) {
         if let Some(place) = self.stack.remove(page) {
-            self.disk.table.reset(place);
+            self.disk.table.reset(self.disk.lies(place));
         }
     }
 
@@ -300,6 +322,20 @@ impl Policy for Dulo {
 }
 
 impl Dulo {
+    /// A block is fetched, at these times. A process's page is not, if it was never swapped out.
+    fn fetch(&mut self, place: Place) -> Timestamps {
+        if self.disk.table.is_late() {
+            self.disk.table.set_back();
+            self.stack.set_clock_back();
+            self.trials.iter_mut().for_each(Trials::set_clock_back);
+        }
+        if std::mem::take(&mut self.begins) {
+            self.disk.table.interrupt(self.rules.gap);
+        }
+        let at = self.disk.lies(place);
+        if self.anonymous && !self.disk.table.knows(at) { Timestamps::default() } else { self.disk.table.record(at) }
+    }
+
     /// Sets the sizes of the buffer and the bank for the capacity.
     fn divide(&mut self) {
         let pages = |part: Part| part.pages(self.capacity, self.page_size);
@@ -308,13 +344,17 @@ impl Dulo {
             (None, Some(trials)) => trials.buffer(self.capacity),
             (None, None) => self.capacity - (f64::from(self.capacity) * SECTION_IN_LINUX).round() as u32,
         };
-        self.stack.divide(correlation_max, pages(self.bank_part).min(self.capacity / 2).max(1));
+        let bank_max = match (self.bank_part, &self.stack.active) {
+            (None, Some(_)) => (f64::from(self.capacity - correlation_max) * BANK_IN_LINUX).round() as u32,
+            (part, _) => pages(part.unwrap_or(BANK)),
+        };
+        self.stack.divide(correlation_max, bank_max.min(self.capacity / 2).max(1));
     }
 }
 
-/// The share of a cache that a part is.
-fn share(part: Part, capacity: u32, page_size: u64) -> f64 {
-    f64::from(part.pages(capacity, page_size)) / f64::from(capacity)
+/// The share of a cache that the bank is.
+fn share(bank: Option<Part>, capacity: u32, page_size: u64) -> f64 {
+    f64::from(bank.unwrap_or(BANK).pages(capacity, page_size)) / f64::from(capacity)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! DULO's stack: the correlation buffer, the sequencing bank and the eviction section, and Linux's active list above them with `base=linux`.
 
 use super::active::Active;
-use super::block_table::BlockTable;
+use super::block_table::{BlockTable, Timestamps};
 use super::eviction::Eviction;
 use super::sequence::{Member, Rules};
 use crate::layout::Layout;
@@ -29,6 +29,8 @@ pub(super) struct Block {
     /// Its number, and the disk or file that this is in: what it is known by, whatever its file's layout.
     pub(super) block: u64,
     pub(super) object: u32,
+    /// When it was fetched.
+    pub(super) timestamps: Timestamps,
     /// How many blocks its sequence has, in the eviction section.
     pub(super) size: u16,
     pub(super) at: At,
@@ -61,7 +63,7 @@ pub(super) struct Stack {
     /// D1. A block is in `correlation`, `bank`, `eviction` or the active list if and only if it is resident, as `at` says. The bottom of each
     /// is its back.
     nodes: Nodes<Block>,
-    /// D2. At most `correlation_max`, but that Linux's inactive list shrinks under it; none of them young.
+    /// D2. At most `correlation_max`, but that Linux's inactive list shrinks under it; none of them young, but pages of processes.
     correlation: List,
     /// D3. Fewer than `bank_max`.
     pub(super) bank: List,
@@ -78,7 +80,7 @@ pub(super) struct Stack {
 
 impl Stack {
     /// A stack for pages with numbers below `pages`.
-    pub(super) fn new(pages: u32, capacity: u32, rules: Rules, linux: bool) -> Self {
+    pub(super) fn new(pages: u32, capacity: u32, rules: Rules, active: Option<Active>) -> Self {
         let slots = PageSlots::new(pages, u64::from(capacity));
         Self {
             nodes: Nodes::new(slots.end()),
@@ -86,7 +88,7 @@ impl Stack {
             correlation: List::new(),
             bank: List::new(),
             eviction: Eviction::new(rules.longest, rules.prices),
-            active: linux.then(Active::new),
+            active,
             rules,
             correlation_max: 0,
             bank_max: 1,
@@ -136,19 +138,29 @@ impl Stack {
         let block = &mut self.nodes[slot];
         match (block.at, &mut self.active) {
             (At::Active, _) => block.young = true,
-            (_, Some(active)) => {
+            (_, Some(active)) if active.by_calls => {
                 take(&mut self.nodes, slot, &mut self.correlation, &mut self.bank, &mut self.eviction);
                 active.push(&mut self.nodes, slot);
             }
             (At::Buffer, None) => self.correlation.move_to_front(&mut self.nodes, slot),
-            (At::Bank | At::Eviction, None) => block.young = true,
+            _ => block.young = true,
         }
     }
 
+    /// When a resident page was fetched.
+    pub(super) fn timestamps(&self, page: u32) -> Timestamps {
+        self.slots.of(page).map(|slot| self.nodes[slot].timestamps).unwrap_or_default()
+    }
+
+    /// The clock is set back.
+    pub(super) fn set_clock_back(&mut self) {
+        (0..self.slots.end()).for_each(|slot| self.nodes[slot].timestamps.set_back());
+    }
+
     /// A page enters, for which there is room.
-    pub(super) fn admit(&mut self, page: u32, Place { object, block }: Place, disk: &Disk) {
+    pub(super) fn admit(&mut self, page: u32, at: Place, timestamps: Timestamps, disk: &Disk) {
         let slot = self.slots.give(page);
-        self.nodes[slot] = Block { block, object, ..Block::default() };
+        self.nodes[slot] = Block { block: at.block, object: at.object, timestamps, ..Block::default() };
         self.enter(slot, disk);
     }
 
@@ -165,7 +177,10 @@ impl Stack {
             self.eviction.remove(&mut self.nodes, slot);
             if young {
                 self.nodes[slot].young = false;
-                self.enter(slot, disk);
+                match &mut self.active {
+                    Some(active) => active.push(&mut self.nodes, slot),
+                    None => self.enter(slot, disk),
+                }
             } else if offer(self.slots.page(slot)) {
                 self.eviction.inflate(&mut self.nodes, h);
                 evicted = Some((self.slots.take_back(slot), self.place(slot)));
@@ -218,7 +233,8 @@ impl Stack {
         if let Some(active) = &self.active {
             active.check(&self.nodes);
         }
-        assert!(self.correlation.back_to_front(&self.nodes).all(|page| !self.nodes[page].young)); // D2
+        let of_processes = self.active.as_ref().is_some_and(|active| !active.by_calls);
+        assert!(of_processes || self.correlation.back_to_front(&self.nodes).all(|page| !self.nodes[page].young)); // D2
         assert!(self.bank.len() < self.bank_max); // D3
         assert!(self.len() <= self.capacity);
     }
@@ -307,8 +323,8 @@ impl Stack {
         while let Some(slot) = self.bank.back() {
             self.bank.remove(&mut self.nodes, slot);
             let (place, depth) = (self.place(slot), self.members.len() as u32);
-            let (timestamps, place) = (disk.table.timestamps(place), disk.lies(place));
-            self.members.push(Member { slot, place, timestamps, depth, size: 0 });
+            let timestamps = self.nodes[slot].timestamps;
+            self.members.push(Member { slot, place: disk.lies(place), timestamps, depth, size: 0 });
         }
         self.rules.form(&mut self.members);
         for &Member { slot, size, .. } in &self.members {

@@ -72,10 +72,38 @@ fn setting_the_clock_and_the_inflation_back_changes_nothing() {
 #[test]
 fn when_all_blocks_are_random_and_there_is_no_section_it_is_linux() {
     for capacity in [1, 2, 7, 100, 400] {
-        for bank in ["0", "2%", "50%"] {
-            let settings = [("base", "linux"), ("correlation", "100%"), ("bank", bank)];
-            assert!(victims::<Dulo>(capacity, &settings, 5) == victims::<Linux>(capacity, &[], 1), "{capacity} {bank}");
+        for (bank, access) in [("0", "file"), ("2%", "file"), ("50%", "file"), ("0", "process"), ("50%", "process")] {
+            let access = ("access", access);
+            let settings = [("base", "linux"), ("correlation", "100%"), ("bank", bank), access];
+            assert!(
+                victims::<Dulo>(capacity, &settings, 5) == victims::<Linux>(capacity, &[access], 1),
+                "{capacity} {bank} {access:?}"
+            );
         }
+    }
+}
+
+#[test]
+fn memory_that_was_never_swapped_out_is_random_and_what_comes_back_from_swap_space_forms_sequences() {
+    for (access, of_first_loop) in [("file", 10.0), ("process", 1.0)] {
+        let settings = [("base", "linux"), ("correlation", "20%"), ("bank", "10"), ("access", access)];
+        let settings = Settings::parse(Dulo::INFO.parameters, settings).unwrap();
+        let mut dulo = Dulo::new(&Setup::new(100, 300, settings));
+        let mut caller = AnyVictim(Vec::new());
+        let mut means = [0.0; 2];
+        for mean in &mut means {
+            for page in 0..300 {
+                let place = Place { object: 0, block: u64::from(page) };
+                dulo.miss(&Reference { place, ..Reference::of(page) }, &mut caller).unwrap();
+            }
+            dulo.check_invariants();
+            dulo.state(&mut |name, value| {
+                if name == "mean sequence" {
+                    *mean = value
+                }
+            });
+        }
+        assert_eq!(means, [of_first_loop, 10.0], "{access}");
     }
 }
 
@@ -257,6 +285,39 @@ fn sequences_are_those_of_the_disk_where_it_is_known() {
     assert_eq!(mean_sequence(&[("numbers", "file")], torn(), across()), 1.0);
     // Of blocks 6 and 7 no place is known.
     assert_eq!(mean_sequence(&[], torn(), (0..12).flat_map(|file| (6..8).map(move |block| (file, block)))), 2.0);
+}
+
+/// Small files side by side on the disk, of which nothing is known at first.
+#[derive(Debug, Default)]
+struct Late(std::sync::atomic::AtomicBool);
+
+impl Layout for Late {
+    fn on_disk(&self, place: Place) -> Option<Place> {
+        let known = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        known.then_some(Place { object: u32::MAX, block: u64::from(place.object) })
+    }
+}
+
+#[test]
+fn small_files_that_are_read_in_a_row_are_sequences_however_many_and_whenever_the_disk_s_numbers_come() {
+    let layout = Arc::new(Late::default());
+    let settings = Settings::parse(Dulo::INFO.parameters, [("correlation", "40%"), ("bank", "40")]).unwrap();
+    let setup = Setup::new(400, 4_000, settings);
+    let mut dulo = Dulo::new(&Setup { layout: Some(Arc::clone(&layout) as Arc<dyn Layout>), ..setup });
+    let mut caller = AnyVictim(Vec::new());
+    for round in 0..3 {
+        for file in 0..4_000 {
+            // The numbers of the first files come when they are in the correlation buffer.
+            layout.0.store(round > 0 || file >= 100, std::sync::atomic::Ordering::Relaxed);
+            let place = Place { object: file, block: 0 };
+            dulo.miss(&Reference { place, ..Reference::of(file) }, &mut caller).unwrap();
+            if (round, file) == (0, 399) {
+                assert_eq!(dulo.stack.eviction.mean_sequence(), 40.0);
+            }
+        }
+        dulo.check_invariants();
+        assert_eq!(dulo.stack.eviction.mean_sequence(), 40.0, "round {round}");
+    }
 }
 
 /// The mean sequence of 24 blocks in a row, every four in a request of their own, on a device with these prices.

@@ -11,10 +11,10 @@
 //! No fixed size is right everywhere. A large section wins where random blocks are used again. It loses where a loop just fits into LRU: if the blocks of a sequence that left
 //! early are used again in another order, each costs a seek.
 //!
-//! - **Extents of 8 neighbours are sampled, not blocks**, so that sequences survive. One extent in eight is; in caches of less than 2,048 frames one in four, which
+//! - **Extents of 8 neighbours on the disk are sampled, not blocks**, so that sequences survive, across small files, too. One extent in eight is; in caches of less than 2,048 frames one in four, which
 //!   takes 90 KB more at the most; and in caches of 65,536 frames and more as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication.
 //! - A seek is a miss whose block does not follow the one that the trial fetched before. With `cost=device` what misses cost counts instead (`cost`). Timestamps are those of
-//!   the cache's own block table.
+//!   the cache's fetches.
 //! - Seeks count less the older they are: half after six times as many sampled references as a trial has frames.
 //! - The section begins with 45 % of the cache. Another size is taken when it has saved more seeks than chance explains: 0.3 times the root of the seeks of the present one.
 //!
@@ -27,6 +27,7 @@
 //! Memory is reserved beforehand. The table alone may double once: when trials hold different blocks, and removals have used up its free entries.
 
 use super::sequence::Rules;
+use super::block_table::Timestamps;
 use super::stack::{Disk, Stack};
 use forebay_basis::Place;
 use std::collections::HashMap;
@@ -140,7 +141,7 @@ impl Trials {
     pub(super) fn new(capacity: u32, rules: Rules, bank: f64) -> Self {
         let bits = bits(capacity);
         let frames = (capacity >> bits).max(1);
-        let trial = |_| Trial { stack: Stack::new(0, 0, rules, false), behind: None, request: 0, seeks: 0.0 };
+        let trial = |_| Trial { stack: Stack::new(0, 0, rules, None), behind: None, request: 0, seeks: 0.0 };
         let trials = std::array::from_fn(trial);
         let mut trials =
             Self { trials, blocks: Blocks::new(), best: FIRST, bits, frames, left: 1, request: 0, rules, bank };
@@ -186,18 +187,23 @@ impl Trials {
         }
     }
 
+    /// The clock is set back.
+    pub(super) fn set_clock_back(&mut self) {
+        self.trials.iter_mut().for_each(|trial| trial.stack.set_clock_back());
+    }
+
     /// No block that is fetched from now on belongs to a request before.
     pub(super) fn begin_request(&mut self) {
         self.request += 1;
     }
 
-    /// A block is referenced that the cache holds or has just fetched.
-    pub(super) fn reference(&mut self, place: Place, disk: &Disk) {
-        if !is_sampled(place, self.bits) {
+    /// A block is referenced that the cache holds or has just fetched, at a time that it knows.
+    pub(super) fn reference(&mut self, place: Place, timestamps: impl FnOnce() -> Timestamps, disk: &Disk) {
+        let at = disk.lies(place);
+        if !is_sampled(at, self.bits) {
             return;
         }
-        let number = self.blocks.number(place);
-        let at = disk.lies(place);
+        let (number, timestamps) = (self.blocks.number(place), timestamps());
         for trial in &mut self.trials {
             if trial.stack.contains(number) {
                 trial.stack.hit(number);
@@ -211,7 +217,7 @@ impl Trials {
             if trial.stack.is_full() {
                 trial.make_room(&mut self.blocks, disk);
             }
-            trial.stack.admit(number, place, disk);
+            trial.stack.admit(number, place, timestamps, disk);
         }
         self.left -= 1;
         if self.left == 0 {

@@ -78,6 +78,7 @@ pub(crate) fn specs() -> Vec<Spec> {
         "ubm:other=lrfu:run=1:gap=1",
         "dulo:correlation=20%:bank=50%:longest=3",
         "dulo:correlation=80%:bank=5%:distance=1:gap=9",
+        "dulo:base=linux:correlation=50%:bank=20%:access=process",
         "lru-sp:manager=mru",
         "lru-sp:manager=sequential",
         "lru-sp:manager=access-once",

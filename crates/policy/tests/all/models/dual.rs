@@ -17,7 +17,8 @@ pub(crate) struct Dual {
     pub(crate) inflation: f64,
     pub(crate) young: Vec<u32>,
     pub(crate) fetched: Vec<Place>,
-    pub(crate) places: Vec<(u32, Place)>,
+    /// Of each page its place, and the times of its fetches when it entered, the last one first.
+    pub(crate) known: Vec<(u32, Place, Vec<usize>)>,
     pub(crate) tried: Option<Tried>,
     pub(crate) costs: Costs,
     /// The user's request, and that of the last fetch.
@@ -125,7 +126,7 @@ impl Dual {
             inflation: 0.0,
             young: Vec::new(),
             fetched: Vec::new(),
-            places: Vec::new(),
+            known: Vec::new(),
             tried: None,
             costs: Costs { request: 1.0, page: 0.0, apart: false },
             request: 0,
@@ -153,29 +154,35 @@ impl Dual {
         if self.tried.is_some() { self.adapts() } else { self }
     }
 
-    fn resident(&self) -> Vec<u32> {
+    pub(crate) fn resident(&self) -> Vec<u32> {
         let evictable = self.eviction.iter().flat_map(|sequence| &sequence.2);
         self.correlation.iter().chain(&self.bank).chain(evictable).copied().collect()
     }
 
-    fn place(&self, page: u32) -> Place {
-        self.places.iter().find(|known| known.0 == page).unwrap().1
+    fn known(&self, page: u32) -> &(u32, Place, Vec<usize>) {
+        self.known.iter().find(|known| known.0 == page).unwrap()
     }
 
-    /// When the page was fetched, the last time first.
-    fn fetches(&self, page: u32) -> Vec<usize> {
-        let place = self.place(page);
-        (0..self.fetched.len()).rev().filter(|&time| self.fetched[time] == place).take(2).collect()
+    pub(crate) fn place(&self, page: u32) -> Place {
+        self.known(page).1
+    }
+
+    /// A page enters from this place.
+    pub(crate) fn know(&mut self, page: u32, place: Place) {
+        let times = (0..self.fetched.len()).rev().filter(|&time| self.fetched[time] == place).take(2).collect();
+        self.known.retain(|known| known.0 != page);
+        self.known.push((page, place, times));
     }
 
     /// Whether `b` is not to be coalesced with `a`, the last block of a sequence: the paper's rules 1 to 3.
     fn ends(&self, a: u32, b: u32) -> bool {
         let (at_a, at_b) = (self.place(a), self.place(b));
-        let (times_a, times_b) = (self.fetches(a), self.fetches(b));
+        let (times_a, times_b) = (&self.known(a).2, &self.known(b).2);
         at_a.object != at_b.object
             || at_b.block > at_a.block + if self.costs.apart { 1 } else { 4 }
+            || times_a.is_empty()
             || times_a.len() != times_b.len()
-            || times_a.iter().zip(&times_b).any(|(a, b)| a + 1 != *b)
+            || times_a.iter().zip(times_b).any(|(a, b)| a + 1 != *b)
     }
 
     fn top(&mut self, page: u32) {
@@ -188,7 +195,7 @@ impl Dual {
         }
     }
 
-    fn refill(&mut self) {
+    pub(crate) fn refill(&mut self) {
         let stack = std::mem::take(&mut self.bank);
         let mut blocks = stack.clone();
         blocks.sort_by_key(|&page| self.place(page));
@@ -251,8 +258,7 @@ impl Dual {
 
     /// A page enters that has been fetched.
     fn admit(&mut self, page: u32, place: Place) {
-        self.places.retain(|known| known.0 != page);
-        self.places.push((page, place));
+        self.know(page, place);
         self.top(page);
     }
 

@@ -5,6 +5,7 @@ mod circle;
 mod counts;
 mod drawn;
 mod dual;
+mod dual_in_linux;
 mod foreseen;
 mod histories;
 mod hot_and_cold;
@@ -29,6 +30,7 @@ use circle::Circle;
 use counts::Counts;
 use drawn::Drawn;
 use dual::Dual;
+use dual_in_linux::DualInLinux;
 use foreseen::Foreseen;
 use histories::Histories;
 use hot_and_cold::HotAndCold;
@@ -113,6 +115,10 @@ const VARIANTS: &[&str] = &[
     "dulo:correlation=75%",
     "dulo:cost=device",
     "dulo:correlation=0:bank=30%:cost=device",
+    "dulo:base=linux",
+    "dulo:base=linux:correlation=50%:bank=20%",
+    "dulo:base=linux:access=process",
+    "dulo:base=linux:correlation=30%:bank=40%:access=process",
     "lru-sp:manager=mru",
     "lru-sp:manager=access-once",
     "lru-sp:manager=lru-k",
@@ -179,6 +185,12 @@ fn model(name: &str, capacity: usize, references: &[Reference]) -> Box<dyn Model
         "opt" => foreseen(true),
         "worst" => foreseen(false),
         "dulo" => Box::new(Dual::adaptive(capacity)),
+        "dulo:base=linux" => Box::new(DualInLinux::new(capacity, true)),
+        "dulo:base=linux:correlation=50%:bank=20%" => Box::new(DualInLinux::divided(capacity, 50.0, 20.0, true)),
+        "dulo:base=linux:access=process" => Box::new(DualInLinux::new(capacity, false)),
+        "dulo:base=linux:correlation=30%:bank=40%:access=process" => {
+            Box::new(DualInLinux::divided(capacity, 30.0, 40.0, false))
+        }
         "dulo:cost=device" => Box::new(Dual::adaptive(capacity).by_device()),
         "dulo:correlation=0:bank=30%:cost=device" => Box::new(Dual::new(capacity, 0.0, 30.0, 128).by_device()),
         "dulo:correlation=75%" => Box::new(Dual::new(capacity, 75.0, 5.0, 128)),
