@@ -6,8 +6,12 @@
 //! ```
 //!
 //! A file system may hold a file's lock for as long as a write takes, and FIEMAP waits for that lock. So a thread of its own asks, and until it has the answer the
-//! policy goes by places in files. An extent takes 24 bytes. A file is asked for again in two cases: what is known of it is old, or it lacks a block. That block
+//! policy goes by places in files. A file is asked for again in two cases: what is known of it is old, or it lacks a block. That block
 //! may have been written since.
+//!
+//! Files are kept in two generations. When the recent one has as many files or extents as the cache has pages, it becomes the one before, which is dropped; a file that
+//! is asked for meanwhile comes back into the recent one. So files that were used as lately as any page of the cache are known, if each has a page. A file takes up to
+//! 110 bytes, an extent 24.
 
 mod fiemap;
 
@@ -25,8 +29,7 @@ use std::time::{Duration, Instant};
 const AGAIN: Duration = Duration::from_secs(1);
 /// Files are moved, and share extents, without an event.
 const OLD: Duration = Duration::from_secs(30);
-/// Room for one extent and one file for every four pages of the cache, and for 1,024 more of each.
-const PAGES_AN_EXTENT: u64 = 4;
+/// Each generation has room for so many files and extents beside those for each page of the cache.
 const FEWEST: usize = 1024;
 /// The most files that wait to be asked for. More are asked for later.
 const MOST_ASKED: usize = 1 << 16;
@@ -58,10 +61,60 @@ impl FileLayout {
     }
 }
 
+/// Files by their numbers in the pool, and how many extents they have.
 #[derive(Debug, Default)]
-struct Known {
+struct Generation {
     files: HashMap<u32, FileLayout, RandomState>,
     runs: usize,
+}
+
+impl Generation {
+    fn remove(&mut self, object: u32) -> Option<FileLayout> {
+        let layout = self.files.remove(&object)?;
+        self.runs -= layout.runs.len();
+        Some(layout)
+    }
+
+    fn bytes(&self) -> usize {
+        self.files.capacity() * size_of::<(u32, FileLayout)>() + self.runs * size_of::<Run>()
+    }
+}
+
+/// No file is in both.
+#[derive(Debug, Default)]
+struct Known {
+    recent: Generation,
+    before: Generation,
+    /// The most files of a generation, and extents.
+    most: usize,
+}
+
+impl Known {
+    fn is_asked(&self, object: u32) -> bool {
+        [&self.recent, &self.before].iter().any(|of| of.files.get(&object).is_some_and(|layout| layout.asked))
+    }
+
+    fn remove(&mut self, object: u32) -> Option<FileLayout> {
+        self.recent.remove(object).or_else(|| self.before.remove(object))
+    }
+
+    /// Takes a file into the recent generation.
+    fn insert(&mut self, object: u32, layout: FileLayout) -> &mut FileLayout {
+        if self.recent.files.len() >= self.most || self.recent.runs + layout.runs.len() > self.most {
+            self.before = std::mem::take(&mut self.recent);
+        }
+        self.recent.runs += layout.runs.len();
+        self.recent.files.entry(object).insert_entry(layout).into_mut()
+    }
+
+    /// A file, which is `new` if nothing is known of it.
+    fn get(&mut self, object: u32, new: impl FnOnce() -> FileLayout) -> &mut FileLayout {
+        if !self.recent.files.contains_key(&object) {
+            let layout = self.before.remove(object).unwrap_or_else(new);
+            return self.insert(object, layout);
+        }
+        self.recent.files.get_mut(&object).expect("it is there")
+    }
 }
 
 /// The files that are asked for, by their numbers in the pool. An answer may be that nothing is found.
@@ -72,15 +125,14 @@ pub type Asked = Receiver<u32>;
 pub struct Extents {
     known: Mutex<Known>,
     asks: SyncSender<u32>,
-    most: usize,
 }
 
 impl Extents {
     /// Nothing is known, of files of which this many pages may be in the cache.
     pub fn new(pages: u64) -> (Arc<Self>, Asked) {
-        let most = usize::try_from(pages / PAGES_AN_EXTENT).unwrap_or(usize::MAX).saturating_add(FEWEST);
+        let most = usize::try_from(pages).unwrap_or(usize::MAX).saturating_add(FEWEST);
         let (asks, asked) = sync_channel(most.min(MOST_ASKED));
-        (Arc::new(Self { known: Mutex::default(), asks, most }), asked)
+        (Arc::new(Self { known: Mutex::new(Known { most, ..Known::default() }), asks }), asked)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -90,39 +142,29 @@ impl Extents {
     /// The bytes that it takes, about.
     pub fn bytes(&self) -> usize {
         let known = self.known();
-        known.files.capacity() * size_of::<(u32, FileLayout)>() + known.runs * size_of::<Run>()
+        known.recent.bytes() + known.before.bytes()
     }
 
     /// A file is going to be used: it is asked for, if nothing is known of it.
     pub fn expect(&self, object: u32) {
-        self.known().files.entry(object).or_insert_with(|| FileLayout::new(self.ask(object)));
+        self.known().get(object, || FileLayout::new(self.ask(object)));
     }
 
     /// A file has gone, or its blocks have.
     pub fn forget(&self, object: u32) {
-        let mut known = self.known();
-        if let Some(layout) = known.files.remove(&object) {
-            known.runs -= layout.runs.len();
-        }
+        self.known().remove(object);
     }
 
     /// A file that was asked for lies there, on the disk of this number.
     pub fn found(&self, object: u32, disk: u32, runs: Box<[Run]>) {
         let mut known = self.known();
         // It may have been cut, or have gone, since it was asked for.
-        let Some(before) = known.files.get(&object).filter(|layout| layout.asked).map(|layout| layout.runs.len())
-        else {
+        if !known.is_asked(object) {
             return;
-        };
-        known.files.remove(&object);
-        known.runs -= before;
-        if known.runs + runs.len() > self.most || known.files.len() >= self.most {
-            // All is found again as it is asked for.
-            *known = Known::default();
         }
-        if runs.len() <= self.most {
-            known.runs += runs.len();
-            known.files.insert(object, FileLayout { disk: !disk, runs, at: Instant::now(), asked: false });
+        known.remove(object);
+        if runs.len() <= known.most {
+            known.insert(object, FileLayout { disk: !disk, runs, at: Instant::now(), asked: false });
         }
     }
 
@@ -135,7 +177,7 @@ impl Extents {
 impl Layout for Extents {
     fn on_disk(&self, place: Place) -> Option<Place> {
         let mut known = self.known();
-        let layout = known.files.entry(place.object).or_insert_with(|| FileLayout::new(self.ask(place.object)));
+        let layout = known.get(place.object, || FileLayout::new(self.ask(place.object)));
         let after = layout.runs.partition_point(|run| run.first <= place.block);
         let run = after.checked_sub(1).map(|index| layout.runs[index]);
         let run = run.filter(|run| place.block - run.first < run.pages);
@@ -168,7 +210,7 @@ mod tests {
         assert_eq!([1, 2, 4, 5, 8, 9].map(found), [None, Some((!5, 100)), Some((!5, 102)), None, Some((!5, 50)), None]);
         extents.expect(7);
         assert!(asked().is_empty(), "it was found a moment ago");
-        extents.known().files.get_mut(&7).expect("it is known").at -= AGAIN;
+        extents.known().recent.files.get_mut(&7).expect("it is known").at -= AGAIN;
         assert!(found(2).is_some() && asked().is_empty());
         assert!(found(5).is_none() && found(6).is_none());
         assert_eq!(asked(), [7]);
@@ -186,8 +228,16 @@ mod tests {
             extents.found(object, 0, [Run { first: 0, pages: 1, block: 0 }].into());
         }
         let known = extents.known();
-        assert!(known.files.len() <= FEWEST && known.runs == known.files.len(), "{}", known.files.len());
+        for generation in [&known.recent, &known.before] {
+            let (files, runs) = (generation.files.len(), generation.runs);
+            assert!(files <= FEWEST && runs == files, "{files} {runs}");
+        }
         drop(known);
+        let lies = |object| extents.on_disk(Place { object, block: 0 }).is_some();
+        assert!((10_000 - FEWEST as u32..10_000).all(lies), "as many as a generation are known, whatever came before");
+        // Files of which nobody answers are forgotten, too.
+        (0..10_000).for_each(|object| extents.expect(object));
+        assert!(extents.bytes() < 1 << 20, "{}", extents.bytes());
         extents.expect(1);
         extents.found(1, 0, vec![Run { first: 0, pages: 1, block: 0 }; FEWEST + 1].into());
         assert!(extents.on_disk(Place { object: 1, block: 0 }).is_none(), "one alone may be too many");
