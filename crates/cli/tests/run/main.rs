@@ -230,8 +230,9 @@ fn no_more_of_a_mapped_file_is_resident_than_the_limit() {
     assert!(number(&text(&plain.stdout), "KiB at most") << 10 > 64 << 20);
     let figures = figures_in(&figures);
     let count = |name: &str| figures[0][name].as_u64().expect("a count");
-    // 16,384 pages twice, of which few stay; none is written. Most are read ahead.
-    assert!(count("file_read") > 24_000 && count("major") > 100, "{figures:?}");
+    // 16,384 pages twice, of which few stay; none is written. Most are read ahead. Whether a fault waits for the disk depends on how fast that is.
+    assert!(count("file_read") > 24_000 && count("major") > 0, "{figures:?}");
+    assert!(count("major") + count("minor") >= count("file_reads"), "each request is for a fault: {figures:?}");
     assert!(count("file_reads") >= count("file_read") / 32, "128 KiB are read at once at the most: {figures:?}");
     assert!(count("readahead_used") > 20_000, "what has been unmapped is counted: {figures:?}");
     assert_eq!([count("read"), count("written"), count("compulsory")], [0; 3]);

@@ -26,8 +26,8 @@
 //! Every operation ends and stays fast for hostile places: the table of blocks is hashed with a seed, and each reference looks up one block and evicts one at most in each trial.
 //! Memory is reserved beforehand. The table alone may double once: when trials hold different blocks, and removals have used up its free entries.
 
-use super::sequence::Rules;
 use super::block_table::Timestamps;
+use super::sequence::Rules;
 use super::stack::{Disk, Stack};
 use forebay_basis::Place;
 use std::collections::HashMap;
