@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const AGAIN: Duration = Duration::from_secs(1);
 /// Files are moved, and share extents, without an event.
 const OLD: Duration = Duration::from_secs(30);
-/// Each generation has room for so many files and extents beside those for each page of the cache.
+/// A generation has room for a file and an extent for each page of the cache, and for this many more.
 const FEWEST: usize = 1024;
 /// The most files that wait to be asked for. More are asked for later.
 const MOST_ASKED: usize = 1 << 16;

@@ -125,7 +125,7 @@ impl Object {
         }))
     }
 
-    /// Its number for whoever watches, who gives it one by its name.
+    /// The number that the watch knows it by. The watch is asked for one by the name, if it has none.
     pub(crate) fn watched(&self, number: impl FnOnce(&str) -> u32) -> u32 {
         match self.watched.load(Ordering::Relaxed) {
             UNNUMBERED => {

@@ -37,7 +37,7 @@ pub(crate) fn lines(out: &Path, bytes: u64, own: &Spec, readahead: u64) -> Resul
     Ok(in_words(here, &outcomes, bytes))
 }
 
-/// The readahead of `compare` that reads so many bytes ahead as the run did.
+/// The rule of `compare --readahead` for a run that reads this many bytes ahead.
 pub(crate) fn rule(readahead: u64) -> String {
     if readahead == 0 { "none".to_owned() } else { format!("linux:max={readahead}B") }
 }
