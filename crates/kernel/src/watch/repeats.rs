@@ -9,9 +9,9 @@
 //!   reads of 0 to 99, 100 to 199 ->   0..=99, 130..=199              the second began at 100
 //! ```
 //!
-//! The kernel tells nothing of a batch whose last folio is still on its way from the disk. A read that begins with one, among pages that were read ahead, is seen too late. A read is
-//! taken to begin where the one before ended, if it then is as long as that. So are all reads of a program that reads a file in pieces of one size, and no two reads of equal length
-//! between which pages are left out.
+//! The kernel tells nothing of a batch whose last folio is still on its way from the disk. So a read is seen too late if it begins among pages that were read ahead.
+//! It is taken to begin where the read before ended, if it is as long as that one then. This finds the reads of a program that takes a file in pieces of one size. It
+//! does not join two reads of equal length between which pages are left out.
 //!
 //! The last read of each thread is kept, in a table of fixed size. A thread that reads two files in small pieces by turns counts pages
 //! twice, and one that opens a file anew for the same page counts it once.

@@ -11,8 +11,9 @@
 //! No fixed size is right everywhere. A large section wins where random blocks are used again. It loses where a loop just fits into LRU: if the blocks of a sequence that left
 //! early are used again in another order, each costs a seek.
 //!
-//! - **Extents of 8 neighbours on the disk are sampled, not blocks**, so that sequences survive, across small files, too. One extent in eight is; in caches of less than 2,048 frames one in four, which
-//!   takes 90 KB more at the most; and in caches of 65,536 frames and more as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication.
+//! - **Extents of 8 neighbours on the disk are sampled, not blocks**, so that sequences survive, across small files, too. One extent in eight is. In caches of less than
+//!   2,048 frames it is one in four, which takes 90 KB more at the most. In caches of 65,536 frames and more it is as many as make 4,096 to 8,191 frames of each trial.
+//!   What is not sampled costs a multiplication, and where the disk's numbers are known the look-up of its own.
 //! - A seek is a miss whose block does not follow the one that the trial fetched before. With `cost=device` what misses cost counts instead (`cost`). Timestamps are those of
 //!   the cache's fetches.
 //! - Seeks count less the older they are: half after six times as many sampled references as a trial has frames.
