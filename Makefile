@@ -11,7 +11,9 @@ STATIC = target/$(MACHINE)-unknown-linux-musl/dist/forebay
 .PHONY: test lint fmt tools attack attack-soak install deb static container wheel
 
 # Our crates are optimised for tests, too: what runs the program from outside takes the one that is built already.
-test: tools
+# What is installed mostly waits for the network, and what is built computes.
+test:
+	tests/install-tools.sh & tools=$$!; cargo test --workspace --locked --no-run; built=$$?; wait $$tools && exit $$built
 	cargo test --workspace --locked
 	cargo test -p forebay-pool --features model-check --lib --locked model_check
 	target/test-tools/bin/python tests/outside_readers.py target/debug/forebay
@@ -31,7 +33,7 @@ lint:
 	tests/house-is-drawn.sh
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
-	cargo check --manifest-path fuzz/Cargo.toml --locked
+	cargo check --manifest-path fuzz/Cargo.toml --locked --target-dir target
 
 fmt:
 	rustfmt $(SOURCES)

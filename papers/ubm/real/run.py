@@ -65,7 +65,7 @@ def measure_all(given):
             for part, names, size, cache in plan(given):
                 labels = {"part": part, "combination": "+".join(names), "size": size, "which": cache, "round": turn}
                 managers = stage.suggested(place, size) if cache == sessions.SUGGESTED else None
-                policy = "lru-sp" if managers else cache
+                policy = "lru-sp" if managers else stage.by_size(cache, size)
                 session.run(labels, stage.measure, place, policy, size, cast.commands(names), managers=managers)
     return session.kept["runs"]
 

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// The bytes of a page: a power of two from 4 KiB to 2 MiB
     #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = parse_bytes)]
     page_size: u64,
-    /// The most bytes that are read ahead from swap space; 0: nothing is
+    /// The most bytes that are read ahead from swap space and mapped files; 0: nothing is
     #[arg(long, value_name = "BYTES", default_value = READAHEAD, value_parser = parse_bytes)]
     readahead: u64,
     /// The folder to whose file system pages go, in files without a name

@@ -57,7 +57,7 @@
 //! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `access`, `longest`, `distance`, `gap`, `numbers`, `cost`; of these `longest`, `distance` and `gap`
 //! are the paper's.
 //! Memory: 4 bytes a page (its slot), up to 32 for the block table (8 where blocks lie close), 52 a frame, 40
-//! for each block of the bank; if the size adapts, 35 to 50 a frame below 65,536 frames, and 2.4 MB at the most above; and 64 KiB that do not depend on the size.
+//! for each block of the bank; if the size adapts, 70 to 100 a frame below 32,768 frames, and 2.4 MB at the most above; and 64 KiB that do not depend on the size.
 //! There are no ghosts: the trials know blocks by their places.
 
 mod active;
