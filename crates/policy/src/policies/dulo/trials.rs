@@ -13,7 +13,7 @@
 //!
 //! - **Extents of 32 neighbours on the disk are sampled, not blocks**, so that sequences survive, across small files, too. With 8 the trials saw each long sequence as many
 //!   seeks, wherever it was broken: a loop under readahead took 31 % longer than under LRU, and takes 12 % now. One extent in four is sampled. With one in eight chance decided
-//!   on the virtual disk. In caches of 32,768 frames and more it is as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a multiplication, and where
+//!   on the virtual disk. In caches of 32,768 frames and more it is as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a hash, and where
 //!   the disk's numbers are known the look-up of its own.
 //! - A seek is a miss whose block does not follow the one that the trial fetched before. With `cost=device` what misses cost counts instead (`cost`). Timestamps are those of
 //!   the cache's fetches.
@@ -21,7 +21,7 @@
 //! - The section begins with 45 % of the cache. Another size is taken when it has saved more seeks than chance explains: 0.3 times the root of the seeks of the present one.
 //!
 //! Why three: five (with 25 and 75 %) took two thirds more memory and time, and gave the same within 0.3 points of the mean. The constants were chosen on the four traces of
-//! disks in `papers/dulo/README.md`, which says how little they matter, and where.
+//! disks in `papers/dulo/README.md`, which says how little most of them matter; the extents by other traces, too, and they do matter.
 //!
 //! The trials know blocks by their places. Page numbers would not do: another page gets a number once its page has left the cache.
 //!
