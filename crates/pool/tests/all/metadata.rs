@@ -17,8 +17,9 @@ const STATED: &[(u64, &[&str])] = &[
     (10, &["eelru"]),
     (11, &["seq", "2q", "w-tinylfu", "ubm"]),
     (20, &["lru-k"]),
+    (21, &["dulo"]),
     (23, &["lru-sp"]),
-    (24, &["dulo", "lirs"]),
+    (24, &["lirs"]),
     (25, &["mq"]),
 ];
 

@@ -7,7 +7,6 @@ use forebay_model::presets;
 use forebay_model::{Model, SimulatedDevice};
 use forebay_policy::{AllRefused, Caller, Policy, Reference, Setup, Spec, Visitor, registry};
 use forebay_sim::{Keep, RunOutcome, Sweep, Trace, Watch};
-use forebay_trace::{Input, Options};
 
 struct AnyVictim;
 
@@ -138,29 +137,10 @@ fn device_time_on_three_traces_of_disks_is_on_average_15_percent_below_that_of_l
 }
 
 #[test]
-fn device_time_on_a_virtual_disk_is_nowhere_2_percent_over_that_of_lru_and_at_best_10_percent_below() {
+fn device_time_on_a_virtual_disk_is_nowhere_2_percent_over_that_of_lru_and_at_best_15_percent_below() {
     let Some(over) = over_lru("block/cloudPhysicsIO.vscsi.zst", &[0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.5]) else {
         return;
     };
     assert!(over.iter().all(|&over| over <= 2.0), "{over:.2?}");
-    assert!(over.iter().any(|&over| over <= -10.0), "{over:.2?}");
-}
-
-/// 39 MiB are read five times in 23 MiB. Trials that see a long sequence in pieces of their own take a section for better that breaks the windows.
-#[test]
-fn device_time_of_a_loop_under_readahead_is_at_most_15_percent_over_that_of_lru() {
-    let pages: String = (0..5).flat_map(|_| 0..39 * 256).map(|page| format!("{page}\n")).collect();
-    let (_, mut reader) =
-        forebay_trace::reader::read(Input::from_bytes("loop", pages).unwrap(), &Options::default()).unwrap();
-    let keep = Keep { places: true, requests: true };
-    let trace = Trace::load("loop", reader.as_mut(), Some(4096), keep, &mut |_| {}).unwrap();
-    let watch = Watch {
-        device: Some(presets::named("desktop-7200").unwrap().model()),
-        readahead: "linux:max=128KiB".parse().unwrap(),
-        ..Watch::default()
-    };
-    let specs = ["lru", "dulo"].map(|policy| Spec::parse(policy).unwrap()).to_vec();
-    let outcomes = Sweep { specs, sizes: vec![5952], warmup: 0, threads: 1 }.run_watching(&watch, &trace, &|_| true);
-    let [lru, dulo] = [0, 1].map(|of: usize| outcomes[of].device.unwrap().device_ms);
-    assert!(dulo <= 1.15 * lru, "{dulo:.0} ms for {lru:.0}");
+    assert!(over.iter().any(|&over| over <= -15.0), "{over:.2?}");
 }

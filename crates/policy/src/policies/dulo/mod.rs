@@ -57,7 +57,7 @@
 //! `papers/dulo/README.md`. Parameters: `correlation`, `bank`, `base`, `access`, `longest`, `distance`, `gap`, `numbers`, `cost`; of these `longest`, `distance` and `gap`
 //! are the paper's.
 //! Memory: 4 bytes a page (its slot), up to 32 for the block table (8 where blocks lie close), 52 a frame, 40
-//! for each block of the bank; if the size adapts, 77 to 95 a frame below 32,768 frames, and 2.6 MB at the most; and 64 KiB that do not depend on the size.
+//! for each block of the bank; if the size adapts, 35 to 50 a frame below 65,536 frames, and 2.4 MB at the most above; and 64 KiB that do not depend on the size.
 //! There are no ghosts: the trials know blocks by their places.
 
 mod active;
@@ -171,7 +171,7 @@ impl Policy for Dulo {
             },
         ],
         uses: Uses { place: true, layout: true, ..Uses::PAGE },
-        bytes_per_page: 160,
+        bytes_per_page: 128,
         // The block table's size follows the number of pages.
         needs_footprint: true,
         ..Info::PLAIN

@@ -352,8 +352,7 @@ fn trials_count_what_the_device_takes() {
     let mut dulo = Dulo::new(&Setup { device, ..Setup::new(8_000, 10_000, settings) });
     let mut sampled = 0.0;
     for page in 0..4_000 {
-        // Extents begin at odd blocks, so each has its requests whole.
-        if page % 2 == 1 {
+        if page % 2 == 0 {
             dulo.begin_request();
         }
         dulo.miss(&Reference::of(page), &mut AnyVictim(Vec::new())).unwrap();

@@ -11,17 +11,16 @@
 //! No fixed size is right everywhere. A large section wins where random blocks are used again. It loses where a loop just fits into LRU: if the blocks of a sequence that left
 //! early are used again in another order, each costs a seek.
 //!
-//! - **Extents of 32 neighbours on the disk are sampled, not blocks**, so that sequences survive, across small files, too. With 8 the trials saw each long sequence as many
-//!   seeks, wherever it was broken: a loop under readahead took 31 % longer than under LRU, and takes 12 % now. One extent in four is sampled. With one in eight chance decided
-//!   on the virtual disk. In caches of 32,768 frames and more it is as many as make 4,096 to 8,191 frames of each trial. What is not sampled costs a hash, and where
-//!   the disk's numbers are known the look-up of its own.
+//! - **Extents of 8 neighbours on the disk are sampled, not blocks**, so that sequences survive, across small files, too. One extent in eight is. In caches of less than
+//!   2,048 frames it is one in four, which takes 90 KB more at the most. In caches of 65,536 frames and more it is as many as make 4,096 to 8,191 frames of each trial.
+//!   What is not sampled costs a multiplication, and where the disk's numbers are known the look-up of its own.
 //! - A seek is a miss whose block does not follow the one that the trial fetched before. With `cost=device` what misses cost counts instead (`cost`). Timestamps are those of
 //!   the cache's fetches.
 //! - Seeks count less the older they are: half after six times as many sampled references as a trial has frames.
 //! - The section begins with 45 % of the cache. Another size is taken when it has saved more seeks than chance explains: 0.3 times the root of the seeks of the present one.
 //!
 //! Why three: five (with 25 and 75 %) took two thirds more memory and time, and gave the same within 0.3 points of the mean. The constants were chosen on the four traces of
-//! disks in `papers/dulo/README.md`, which says how little most of them matter; the extents by other traces, too, and they do matter.
+//! disks in `papers/dulo/README.md`, which says how little they matter, and where.
 //!
 //! The trials know blocks by their places. Page numbers would not do: another page gets a number once its page has left the cache.
 //!
@@ -41,13 +40,13 @@ const LEAST_PAGES: u32 = 16;
 /// The trial that is taken first.
 const FIRST: usize = 1;
 /// Blocks of an extent, as a power of two.
-const EXTENT_BITS: u32 = 5;
-/// Where extents begin, in blocks before a multiple of their length: files and windows of readahead begin at such multiples, and would all begin or end with them.
-const EXTENT_OFFSET: u64 = 13;
+const EXTENT_BITS: u32 = 3;
 /// The frames of a trial are from this up to twice as many, in caches that are large enough.
 const FRAMES: u32 = 4096;
-/// One extent of 2^LEAST_BITS is sampled at the most, so that the trials' memory stays small.
-const LEAST_BITS: u32 = 2;
+/// Caches of `SMALL` frames and more sample one extent of 2^LEAST_BITS, or fewer, so that the trials' memory stays small.
+const LEAST_BITS: u32 = 3;
+/// Caches of fewer frames sample twice as much: their trials are small anyway.
+const SMALL: u32 = 2048;
 /// How often trials are compared, and their seeks decay, during as many sampled references as a trial has frames.
 const TURNS: u32 = 256;
 /// The half-life of a seek, in sampled references for each frame of a trial.
@@ -286,12 +285,12 @@ impl Trial {
 
 /// One extent of 2^bits is sampled.
 fn bits(capacity: u32) -> u32 {
-    (capacity / FRAMES).max(1).ilog2().max(LEAST_BITS)
+    (capacity / FRAMES).max(1).ilog2().max(LEAST_BITS - u32::from(capacity < SMALL))
 }
 
 /// Whether the block's extent is sampled: a hash of where it lies begins with zeroes.
 pub(super) fn is_sampled(place: Place, bits: u32) -> bool {
-    let extent = u64::from(place.object) << 40 ^ place.block.wrapping_add(EXTENT_OFFSET) >> EXTENT_BITS;
+    let extent = u64::from(place.object) << 40 ^ place.block >> EXTENT_BITS;
     let hash = (extent ^ extent >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     hash >> (64 - bits) == 0
