@@ -16,6 +16,7 @@ pub(super) struct Folios {
 
 #[derive(Clone, Debug)]
 struct Page {
+    number: u32,
     folio: Range<u64>,
     marked: bool,
 }
@@ -23,7 +24,7 @@ struct Page {
 impl Folios {
     /// The folio of a cached block.
     pub(super) fn of(&self, place: Place) -> Option<Folio> {
-        let Page { folio, marked } = self.cached.get(&place)?.clone();
+        let Page { folio, marked, .. } = self.cached.get(&place)?.clone();
         let first = Place { block: folio.start, ..place };
         let marked = if first == place { marked } else { self.cached.get(&first).is_some_and(|first| first.marked) };
         Some(Folio { blocks: folio, marked })
@@ -35,12 +36,13 @@ impl Folios {
             self.places.resize(page as usize + 1, Place::default());
         }
         self.places[page as usize] = place;
-        self.cached.insert(place, Page { folio: folio.blocks.clone(), marked: folio.marked });
+        self.cached.insert(place, Page { number: page, folio: folio.blocks.clone(), marked: folio.marked });
     }
 
-    /// It has left.
+    /// It has left. One that a request missed may leave before it came: then what is known of its number is of no page, or of another.
     pub(super) fn remove(&mut self, page: u32) {
-        if let Some(place) = self.places.get(page as usize) {
+        let Some(place) = self.places.get(page as usize) else { return };
+        if self.cached.get(place).is_some_and(|cached| cached.number == page) {
             self.cached.remove(place);
         }
     }

@@ -275,6 +275,18 @@ fn under_the_kernel_s_rule_each_window_is_a_request_and_a_folio_is_used_and_evic
 }
 
 #[test]
+fn under_the_kernel_s_rule_a_page_that_leaves_before_it_was_read_takes_no_other_with_it() {
+    // In a cache of 3 pages, what a request of 3 misses leaves while the request goes on.
+    let rows = "0,8192,readahead,0\n16384,8192,write,0\n24576,12288,read,0\n0,8192,readahead,0\n0,4096,read,0\n";
+    let trace = load(format!("offset,length,operation,owner\n{rows}"));
+    let specs: Vec<Spec> = Spec::all().into_iter().filter(|spec| !spec.needs_future()).collect();
+    let sweep = Sweep { specs, sizes: vec![3], warmup: 0, threads: 1 };
+    for outcome in sweep.run_watching(&watch("kernel:max=8"), &trace, &|_| true) {
+        assert_eq!(outcome.total.hits + outcome.total.misses, trace.len() as u64, "{}", outcome.policy);
+    }
+}
+
+#[test]
 fn under_the_kernel_s_rule_other_policies_learn_of_each_page_of_a_folio() {
     let mut state = 5;
     let trace = blocks((0..64).chain((0..2000).map(|_| random(&mut state, 200))));
