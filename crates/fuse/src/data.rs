@@ -3,6 +3,7 @@
 use crate::attributes::Attributes;
 use crate::credentials::writing_for;
 use crate::error::errno;
+use crate::hints::read_with;
 use crate::nodes::Node;
 use crate::object::{Bytes, Done, Object, Until};
 use crate::permissions::check_whole;
@@ -11,6 +12,7 @@ use crate::protocol::{Caller, Errno, Reply, SetAttributes, Write};
 use crate::shared::{Open, Shared};
 use forebay_basis::Operation;
 use forebay_owning::User;
+use forebay_pool::Hint;
 use rustix::fs::{Access, FallocateFlags, OFlags};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -91,17 +93,24 @@ impl Shared {
             self.mapped.add(object.volume.id(), object.number);
         }
         self.counters.requests.read.add(1);
-        with_room(size, |room| match self.read_into(&asked, offset, room, false) {
+        let hint = asked.open.readahead.hint(cached);
+        with_room(size, |room| match self.read_into(&asked, hint, offset, room, false) {
             Ok(Done::Now(length)) => {
                 self.counters.immediate.add(1);
+                if cached {
+                    asked.open.readahead.mapping_used(true);
+                }
                 reply.bytes(&room[..length]);
             }
             Err(errno) => reply.error(self.failed(errno)),
             Ok(Done::Later) => {
+                if cached {
+                    asked.open.readahead.mapping_used(false);
+                }
                 let shared = Arc::clone(self);
                 reply.hand_over(&self.under_way, asked.caller.thread);
                 self.workers.run(move || {
-                    with_room(size, |room| match shared.read_into(&asked, offset, room, true) {
+                    with_room(size, |room| match shared.read_into(&asked, hint, offset, room, true) {
                         Ok(Done::Now(length)) => reply.bytes(&room[..length]),
                         Ok(Done::Later) => reply.error(shared.failed(Errno::EIO)),
                         Err(errno) => reply.error(shared.failed(errno)),
@@ -111,17 +120,24 @@ impl Shared {
         });
     }
 
-    fn read_into(&self, asked: &Asked, offset: u64, room: &mut [u8], wait: bool) -> Result<Done<usize>, Errno> {
+    fn read_into(
+        &self,
+        asked: &Asked,
+        hint: Hint,
+        offset: u64,
+        room: &mut [u8],
+        wait: bool,
+    ) -> Result<Done<usize>, Errno> {
         let object = asked.object();
         let done = self.with_handle(asked.process.as_deref(), |handle| {
-            handle.hint(&object.volume, asked.open.readahead.hint()).map_err(|error| errno(&error))?;
+            handle.hint(&object.volume, hint).map_err(|error| errno(&error))?;
             object.read(handle, offset, room, wait)
         })?;
         if let Done::Now(length) = done
             && length > 0
         {
             self.counters.read_bytes.add(length as u64);
-            self.watch(asked, offset, length as u64, asked.open.readahead.read());
+            self.watch(asked, offset, length as u64, read_with(hint));
         }
         Ok(done)
     }
@@ -277,11 +293,12 @@ impl Shared {
     pub(crate) fn copy(&self, from: (&Asked, u64), to: (&Asked, u64), length: u64) -> Result<u32, Errno> {
         self.check_open()?;
         self.drop_privileges_of(&to.0.open.node, to.0.object(), to.0.caller)?;
+        let hint = from.0.open.readahead.hint(false);
         let mut done = 0;
         while done < length.min(COPIED) {
             let size = (length.min(COPIED) - done).min(STEP as u64) as usize;
             let copied = with_room(size, |room| {
-                let Done::Now(there) = self.read_into(from.0, from.1 + done, room, true)? else { return Ok(0) };
+                let Done::Now(there) = self.read_into(from.0, hint, from.1 + done, room, true)? else { return Ok(0) };
                 if there > 0 {
                     let (offset, data) = (to.1 + done, &room[..there]);
                     self.write_from(to.0, &Bytes { offset, data, until: Until::Cached, wait: true })?;

@@ -1,7 +1,8 @@
 //! Bytes: lengths, holes, maps and copies, in both modes, with a cache smaller than the file.
 
 use crate::mounted::{Mounted, pattern, wait_until};
-use forebay_pool::WriteMode;
+use forebay_policy::Spec;
+use forebay_pool::{Config, WriteMode};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, seek};
@@ -256,6 +257,45 @@ fn the_kernel_s_copies_of_a_mapped_file_leave_with_our_pages() {
     fs::read(mounted.seen("other")).expect("a read");
     wait_until("the copies have left", || resident(&map) == 0);
     assert_eq!(map.get(4096), pattern(1, 64 << 10)[4096], "and come again");
+    drop((map, file));
+    mounted.stop();
+}
+
+#[test]
+fn a_miss_of_a_mapping_brings_a_long_window_until_many_have_missed() {
+    const PAGE: usize = 4096;
+    // Windows of 32 pages, over places 40 pages apart.
+    const PLACES: usize = 300;
+    let mounted = Mounted::start(|options, config| {
+        options.readahead = 32 * PAGE as u32;
+        *config = Config::new(64 << 20, Spec::parse("lru").expect("a policy"));
+    });
+    let Some(mounted) = mounted else { return };
+    let length = PLACES * 40 * PAGE;
+    let read_ahead = || mounted.mount.statistics().pages_read_ahead;
+    let data = pattern(3, length);
+    for name in ["in order", "at random"] {
+        fs::write(mounted.below(name), &data).expect("a file below");
+    }
+    let file = open(&mounted, "in order");
+    let map = Map::new(&file, length, MapFlags::SHARED);
+    // Not from the start of the file, where every read begins a window.
+    for page in 1000..1010 {
+        assert_eq!(map.get(page * PAGE), data[page * PAGE]);
+    }
+    wait_until("a window of 32 pages and the next one are read", || read_ahead() == 31 + 32);
+    drop((map, file));
+
+    let before = read_ahead();
+    let file = open(&mounted, "at random");
+    let map = Map::new(&file, length, MapFlags::SHARED);
+    // Each place once, and no neighbours one after the other.
+    for turn in 0..PLACES {
+        map.get((7 + turn * 133 % PLACES * 40) * PAGE);
+    }
+    wait_until("all reads have ended", || !mounted.pool.is_reading_ahead());
+    let windows = (read_ahead() - before) / 31;
+    assert!((90..=101).contains(&windows), "{windows} of {PLACES} misses brought a window");
     drop((map, file));
     mounted.stop();
 }
