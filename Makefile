@@ -15,7 +15,6 @@ STATIC = target/$(MACHINE)-unknown-linux-musl/dist/forebay
 test:
 	tests/install-tools.sh & tools=$$!; cargo test --workspace --locked --no-run; built=$$?; wait $$tools && exit $$built
 	cargo test --workspace --locked
-	cargo test -p forebay-pool --features model-check --lib --locked model_check
 	target/test-tools/bin/python tests/outside_readers.py target/debug/forebay
 	target/test-tools/bin/python tests/monitoring.py target/debug/forebay
 	cargo build --workspace --example gallery --locked

@@ -76,7 +76,7 @@ impl Drop for Frames {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
 

@@ -113,7 +113,7 @@ impl Config {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
 

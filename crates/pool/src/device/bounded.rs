@@ -323,7 +323,7 @@ impl Device for Bounded {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
     use crate::device::MemoryDevice;

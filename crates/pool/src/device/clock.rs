@@ -46,11 +46,11 @@ impl Clock for SystemClock {
 }
 
 /// A clock that stands still but for sleeps.
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 #[derive(Debug, Default)]
 pub(super) struct StillClock(std::sync::Mutex<Duration>);
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 impl Clock for StillClock {
     fn now(&self) -> Duration {
         *self.0.lock().expect("no test panics while it looks at the clock")

@@ -149,7 +149,7 @@ impl<D: Device, C: Device> Device for CopyOnWrite<D, C> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::super::MemoryDevice;
     use super::*;

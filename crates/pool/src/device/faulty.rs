@@ -263,7 +263,7 @@ impl<D: Device, C: Clock> Device for Faulty<D, C> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::super::MemoryDevice;
     use super::super::clock::StillClock;

@@ -283,7 +283,7 @@ impl Device for Joined {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::super::MemoryDevice;
     use super::*;

@@ -35,7 +35,7 @@ impl Latch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
     use std::cell::RefCell;

@@ -77,7 +77,7 @@ fn control(file: &File, command: libc::c_int, kind: libc::c_int, byte: libc::off
     Ok(libc::c_int::from(lock.l_type))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
 

@@ -135,7 +135,7 @@ impl Device for MemoryDevice {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
 

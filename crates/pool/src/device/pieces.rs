@@ -135,7 +135,7 @@ pub(super) fn at(error: &io::Error, name: &str, doing: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {doing}: {error}"))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
 

@@ -106,7 +106,7 @@ fn run(ring: &mut IoUring, file: RawFd, transfers: &mut [Transfer<'_>]) -> (Vec<
     (results, sound)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
     use std::os::fd::AsFd;

@@ -247,7 +247,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
 

@@ -163,7 +163,7 @@ impl<D: Device> Device for Volatile<D> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::super::MemoryDevice;
     use super::*;

@@ -108,7 +108,7 @@ impl Known {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::super::{NewVolume, ObjectDevice};
     use crate::device::Device;

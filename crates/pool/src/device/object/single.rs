@@ -128,7 +128,7 @@ impl Device for SingleObject {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-check")))]
 mod tests {
     use super::*;
 
