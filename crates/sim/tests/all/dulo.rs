@@ -96,41 +96,21 @@ fn over_lru(file: &str, shares: &[f64]) -> Option<Vec<f64>> {
     Some(lru.iter().zip(dulo).map(|(lru, dulo)| 100.0 * (time(dulo) / time(lru) - 1.0)).collect())
 }
 
-/// No size of 1 to 20 % costs over 2 % more than LRU, and the best saves at least this many percent.
-fn check(file: &str, saved: f64) {
-    let Some(over) = over_lru(file, &[0.01, 0.05, 0.1, 0.2]) else { return };
-    assert!(over.iter().all(|&over| over <= 2.0), "{file}: {over:.2?}");
-    assert!(over.iter().any(|&over| over <= -saved), "{file}: {over:.2?}");
-}
-
-#[test]
-fn device_time_on_p6_is_at_best_a_tenth_below_that_of_lru_and_nowhere_2_percent_over() {
-    check("arc/P6.lis.zst", 10.0);
-}
-
-#[test]
-fn device_time_on_p12_is_at_best_9_percent_below_that_of_lru_and_nowhere_2_percent_over() {
-    check("arc/P12.lis.zst", 9.0);
-}
-
-#[test]
-fn device_time_on_oltp_is_at_best_4_percent_below_that_of_lru_and_nowhere_2_percent_over() {
-    check("arc/OLTP.lis.zst", 4.0);
-}
-
-#[test]
-fn device_time_on_a_virtual_disk_is_at_best_4_percent_below_that_of_lru_and_nowhere_2_percent_over() {
-    check("block/cloudPhysicsIO.vscsi.zst", 4.0);
+/// That no size takes over 2 % more than LRU, and the best of them saves at least this many percent.
+fn check(what: &str, over: &[f64], saved: f64) {
+    assert!(over.iter().all(|&over| over <= 2.0), "{what}: {over:.2?}");
+    assert!(over.iter().any(|&over| over <= -saved), "{what}: {over:.2?}");
 }
 
 #[test]
 fn device_time_on_three_traces_of_disks_is_on_average_15_percent_below_that_of_lru() {
     let mut all = Vec::new();
-    for (file, saved) in [("arc/OLTP.lis.zst", 10.0), ("arc/P6.lis.zst", 30.0), ("arc/P12.lis.zst", 20.0)] {
-        let Some(over) = over_lru(file, &[0.05, 0.1, 0.2, 0.5]) else { return };
-        assert!(over.iter().all(|&over| over <= 2.0), "{file}: {over:.2?}");
-        assert!(over.iter().any(|&over| over <= -saved), "{file}: {over:.2?}");
-        all.extend(over);
+    let traces = [("arc/OLTP.lis.zst", 4.0, 10.0), ("arc/P6.lis.zst", 10.0, 30.0), ("arc/P12.lis.zst", 9.0, 20.0)];
+    for (file, saved_in_a_small_cache, saved) in traces {
+        let Some(over) = over_lru(file, &[0.01, 0.05, 0.1, 0.2, 0.5]) else { return };
+        check(file, &over[..4], saved_in_a_small_cache);
+        check(file, &over[1..], saved);
+        all.extend_from_slice(&over[1..]);
     }
     let mean = all.iter().sum::<f64>() / all.len() as f64;
     assert!(mean <= -15.0, "{mean:.2} {all:.2?}");
@@ -138,9 +118,8 @@ fn device_time_on_three_traces_of_disks_is_on_average_15_percent_below_that_of_l
 
 #[test]
 fn device_time_on_a_virtual_disk_is_nowhere_2_percent_over_that_of_lru_and_at_best_15_percent_below() {
-    let Some(over) = over_lru("block/cloudPhysicsIO.vscsi.zst", &[0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.5]) else {
-        return;
-    };
-    assert!(over.iter().all(|&over| over <= 2.0), "{over:.2?}");
-    assert!(over.iter().any(|&over| over <= -15.0), "{over:.2?}");
+    const FILE: &str = "block/cloudPhysicsIO.vscsi.zst";
+    let Some(over) = over_lru(FILE, &[0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.5]) else { return };
+    check(FILE, &over[..4], 4.0);
+    check(FILE, &over, 15.0);
 }
