@@ -30,7 +30,7 @@ impl Hinted {
     }
 }
 
-/// Uses of a mapping that may miss, beyond those that hit, before its misses are read alone: `MMAP_LOTSAMISS` in Linux's `mm/filemap.c`.
+/// As long as no more uses of mappings have missed than this, beyond those that hit, a miss brings a window: `MMAP_LOTSAMISS` in Linux's `mm/filemap.c`.
 const MANY_MISSES: u16 = 100;
 
 /// How an open file is read ahead.
@@ -46,8 +46,8 @@ impl Readahead {
         self.advice.store(advice as u8, Ordering::Relaxed);
     }
 
-    /// `mapped`: of a use of a mapping. It asks for a page at a time however far the program goes on: so a miss is read with the longest
-    /// window, as Linux does it, until many have missed.
+    /// `mapped`: of a use of a mapping. The kernel asks for a page at a time however far the program goes on. So a miss brings the longest window, which lies
+    /// behind it, where Linux reads around it. Once many have missed, it brings what its stream expects.
     pub(crate) fn hint(&self, mapped: bool) -> Hint {
         match Advice::numbered(self.advice.load(Ordering::Relaxed).into()) {
             Some(Advice::Random) => Hint::Random,

@@ -21,7 +21,7 @@ use forebay_basis::Operation;
 use forebay_figures::clients::Counts;
 use forebay_owning::{Advice, Owners, Processes};
 use forebay_pool::device::Space;
-use forebay_pool::{Together, VolumeConfig, VolumeStatistics, WriteMode};
+use forebay_pool::{READAHEAD, Together, VolumeConfig, VolumeStatistics, WriteMode};
 use rustix::fs::{Mode, OFlags, openat, syncfs};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ impl Options {
             source: source.into(),
             mountpoint: mountpoint.into(),
             mode: WriteMode::Back,
-            readahead: 512 << 10,
+            readahead: READAHEAD,
             read_only: false,
             allow_other: false,
             direct: true,

@@ -120,7 +120,8 @@ impl<P: Policy> AnyPolicy for P {
 
     fn state(&self) -> Vec<(&'static str, f64)> {
         let mut figures = Vec::new();
-        Policy::state(self, &mut |name, figure| figures.push((name, figure)));
+        // A sum of nothing is -0, which nobody wants to read.
+        Policy::state(self, &mut |name, figure| figures.push((name, figure + 0.0)));
         figures
     }
 

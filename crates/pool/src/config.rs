@@ -50,6 +50,9 @@ pub struct Config {
     pub elsewhere: bool,
 }
 
+/// The most bytes that are read ahead of a stream, unless a volume says otherwise.
+pub const READAHEAD: u32 = 512 << 10;
+
 /// The bytes that a writeback copies at a time: a 64th of the capacity between these.
 const COPY_BYTES: RangeInclusive<u64> = 256 << 10..=4 << 20;
 
@@ -101,6 +104,11 @@ impl Config {
         let frames = (bytes / page_size).min(u64::from(MOST_FRAMES));
         self.most_capacity = self.capacity.max(frames * page_size);
         self
+    }
+
+    /// The bytes that the policy decides over: all but the laundry.
+    pub fn policy_bytes(&self) -> u64 {
+        self.frames().saturating_sub(self.laundry.into()) * u64::from(self.page_size)
     }
 
     /// The frames there are.
@@ -217,6 +225,6 @@ pub struct VolumeConfig {
 impl VolumeConfig {
     /// A volume of that name in write-back mode that reads up to 512 KiB ahead.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), mode: WriteMode::Back, read_only: false, readahead: 512 << 10, together: None }
+        Self { name: name.into(), mode: WriteMode::Back, read_only: false, readahead: READAHEAD, together: None }
     }
 }

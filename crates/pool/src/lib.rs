@@ -92,7 +92,7 @@ pub use access::elsewhere::Referred;
 pub use access::handle::Handle;
 pub use access::hints::Hint;
 pub use access::pins::{OwnedPin, ReadPin, WritePin};
-pub use config::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, Share, VolumeConfig, WriteMode};
+pub use config::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, READAHEAD, Share, VolumeConfig, WriteMode};
 pub use core::frames::Frames;
 pub use core::memory::{Buffer, Memory};
 pub use error::{Error, errno_of};

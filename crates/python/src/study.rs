@@ -54,7 +54,9 @@ macro_rules! asked {
 
 asked! {
     study::comparison::Asked => study::Comparison: |self, source, open, waiting| match source.held(self.page_size) {
-        Some(held) if self.sample.is_none() && held.has(self.keep()) => self.of_held(held, waiting),
+        Some(held) if self.sample.is_none() && held.has(self.of_recorded(held.circumstances.as_ref(), waiting)?.0.keep()) => {
+            self.of_held(held, waiting)
+        }
         _ => self.of(source.name(), open()?.as_mut(), waiting),
     };
     study::curves::Asked => study::Curves: |self, source, open, waiting| self.of(source.name(), open, waiting);
@@ -88,7 +90,7 @@ fn ask<A: Asked>(
 /// Policies × sizes.
 #[pyfunction]
 #[pyo3(signature = (
-    sources, policies, sizes, *, warmup, device=None, think_us=0.0, readahead="none", by_distance=false, by=None, states=0, behind=None,
+    sources, policies, sizes, *, warmup, device=None, think_us=0.0, readahead=None, by_distance=false, by=None, states=0, behind=None,
     sample=None, managers=None, page_size=None, threads=0, progress=None,
 ))]
 #[expect(clippy::too_many_arguments, reason = "what is asked has as many parts")]
@@ -100,7 +102,7 @@ pub(crate) fn compare(
     warmup: &Bound<'_, PyAny>,
     device: Option<&str>,
     think_us: f64,
-    readahead: &str,
+    readahead: Option<&str>,
     by_distance: bool,
     by: Option<&str>,
     #[pyo3(from_py_with = count)] states: u32,
@@ -119,13 +121,13 @@ pub(crate) fn compare(
     };
     let (specs, fault) = specs(&policies)?;
     let asked = study::comparison::Asked {
-        managers: crate::arguments::managers(managers.as_deref(), &specs)?,
+        managers: crate::arguments::managers(managers.as_deref(), &specs)?.map(Arc::new),
         specs,
         sizes: crate::arguments::sizes(&sizes)?,
         warmup: number(warmup)?,
         device: device_named(device)?,
         think_ms: think_us / 1e3,
-        readahead: parse(readahead)?,
+        readahead: parse_some(readahead)?,
         epochs: false,
         by_distance,
         by,
@@ -152,7 +154,7 @@ pub(crate) fn needs(
     let asked = study::comparison::Asked {
         specs: specs(&policies)?.0,
         device: device_named(device)?,
-        readahead: parse(readahead)?,
+        readahead: Some(parse(readahead)?),
         behind: parse_some(behind)?,
         ..Default::default()
     };

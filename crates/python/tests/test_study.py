@@ -15,6 +15,7 @@ import time
 import warnings
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import objects, rows, run, same
 
@@ -41,6 +42,18 @@ def test_device_readahead_warmup_and_distances_are_asked_as_of_the_command(sampl
     assert answer.to_arrow().column("device_ms").null_count == 0
     # Who knows the future takes no readahead, and is not meant by "all".
     assert "opt" not in forebay.compare(sample, "all", "1%", readahead="linux").to_pandas()["policy"].to_list()
+
+
+def test_a_recording_is_replayed_with_what_its_cache_read_ahead(tmp_path):
+    metadata = {"forebay.unit": "bytes", "forebay.front_end": "mount", "forebay.readahead": "linux:max=64KiB"}
+    table = pa.table({"offset": [4096 * page for page in range(200)], "length": [4096] * 200})
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "mount.parquet")
+    trace = forebay.Trace.read(tmp_path / "mount.parquet")
+    [recorded] = forebay.compare(trace, "lru,opt", 50).json()
+    assert (recorded["recorded"]["front_end"], recorded["readahead"]) == ("mount", "linux:max=64KiB")
+    assert recorded["left_out"] == ["opt"] and recorded["runs"][0]["total"]["hits"] > 150
+    [without] = forebay.compare(trace, "lru,opt", 50, readahead="none").json()
+    assert without["left_out"] == [] and [run["total"]["hits"] for run in without["runs"]] == [0, 0]
 
 
 def test_owners_states_and_first_levels_are_in_the_json(sample):

@@ -161,6 +161,36 @@ def test_a_wrong_column_is_named(table, more, words):
     assert words in str(raised.value)
 
 
+def test_keys_with_sizes_are_one_page_each_and_that_is_said():
+    frame = pd.DataFrame({"key": list("abcabc"), "size": [3] * 6})
+    with pytest.warns(UserWarning, match="column `size` is left out, as sizes of objects are not replayed"):
+        trace = forebay.Trace.from_pandas(frame, columns={"offset": "key", "length": "size"})
+    [answer] = forebay.compare(trace, "lru", 3).json()
+    assert (answer["references"], answer["footprint_pages"], answer["runs"][0]["total"]["hits"]) == (6, 3, 3)
+
+
+def test_a_place_may_have_the_names_of_a_csv():
+    for column, unit, hits in [("key", 1, 3), ("page", 1, 3), ("lba", 8, 3), ("Block", 8, 3)]:
+        trace = forebay.Trace.from_pandas(pd.DataFrame({column: [unit * page for page in (0, 1, 2, 0, 1, 2)]}))
+        [answer] = forebay.compare(trace, "lru", 3, page_size=None if unit == 1 else "4KiB").json()
+        assert (answer["footprint_pages"], answer["runs"][0]["total"]["hits"]) == (3, hits), column
+    with pytest.raises(ValueError, match="no column `offset`"):
+        forebay.Trace.from_pandas(pd.DataFrame({"lba": [1], "key": [1]}))
+
+
+def test_frames_arrays_and_keys_are_compared_as_they_are():
+    keys = [1, 2, 3, 1, 2, 3]
+    for traces in (keys, np.array(keys), pd.Series(keys), pl.Series(keys), pa.array(keys), pd.DataFrame({"page": keys}), pl.DataFrame({"page": keys})):
+        for one in (traces, [traces]) if not isinstance(traces, list) else (traces,):
+            [answer] = forebay.compare(one, "lru", 3).json()
+            assert answer["runs"][0]["total"]["hits"] == 3, type(traces)
+    assert len(forebay.compare([pd.Series(keys), "sample"], "lru", 3).json()) == 2
+    with pytest.raises(TypeError, match="a trace, a file's name, a data frame or an array of keys is wanted, not a int"):
+        forebay.compare(["sample", 7], "lru", 3)
+    with pytest.raises(TypeError, match="a Trace is made by"):
+        forebay.Trace([1, 2])
+
+
 def test_wrong_arrays_are_refused():
     with pytest.raises(ValueError, match=r"the shape \(2, 2\)"):
         forebay.Trace.from_numpy(np.zeros((2, 2), dtype=int))

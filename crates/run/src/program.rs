@@ -9,7 +9,7 @@ use forebay_pager::{Options, Pager};
 use forebay_policy::Spec;
 use forebay_record::{Error, OWN_FAILURE, ignored_signals};
 use forebay_run_shared::{Figures, Settings, VARIABLE};
-use forebay_trace::{ConvertOptions, convert, write};
+use forebay_trace::{Circumstances, ConvertOptions, convert, readahead_of, write};
 use libc::SIGXFSZ;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -100,7 +100,16 @@ impl Asked<'_> {
         let messages = folder.messages();
         let recorded = self.record.map(|out| {
             let mut recorded = Recorded::open(folder.path(), self.page_size).map_err(failed)?;
-            let options = ConvertOptions { page_size: Some(self.page_size.into()), ..ConvertOptions::default() };
+            let circumstances = Circumstances {
+                front_end: "run".to_owned(),
+                readahead: Some(readahead_of(self.readahead.into())),
+                policy: Some(self.policy.label.clone()),
+                cache: Some(self.memory),
+                policy_bytes: if let [one] = &processes[..] { Some(one.policy_capacity) } else { None },
+                mode: None,
+            };
+            let (page_size, circumstances) = (Some(self.page_size.into()), Some(circumstances));
+            let options = ConvertOptions { page_size, force: false, circumstances };
             Ok::<_, Error>(convert(&mut recorded, out, &options, &mut |_| {})?)
         });
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));

@@ -8,6 +8,7 @@ use forebay_model::Model;
 use forebay_model::presets::{Named, NoDevice};
 use forebay_policy::{Layout, Spec, registry};
 use forebay_pool::{Config, LEAST_PAGE_SIZE, MOST_PAGE_SIZE, Pool};
+use forebay_trace::{Circumstances, readahead_of};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -84,6 +85,12 @@ pub(crate) fn default_policy() -> Spec {
     Spec::new(registry::named("clock-pro").expect("it is in the registry"))
 }
 
+/// What all have in common, if there are any.
+pub(crate) fn common<T: PartialEq>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
+}
+
 impl ServiceOptions {
     pub(crate) fn cache_size(&self) -> u64 {
         self.cache.map_or(CACHE, |size| size.0)
@@ -96,6 +103,18 @@ impl ServiceOptions {
     /// The bytes of a page of the cache.
     pub(crate) fn page_size(&self) -> u64 {
         self.page.map_or(4096, |page| page.0)
+    }
+
+    /// What a recording says of this cache, and of the readahead and mode that all volumes or mounts of the service have.
+    pub(crate) fn circumstances(&self, front_end: &str, readahead: Option<u64>, mode: Option<&str>) -> Circumstances {
+        Circumstances {
+            front_end: front_end.to_owned(),
+            readahead: readahead.map(readahead_of),
+            policy: Some(self.policy().label),
+            cache: Some(self.cache_size()),
+            policy_bytes: self.cache_config().ok().map(|config| config.policy_bytes()),
+            mode: mode.map(str::to_owned),
+        }
     }
 
     /// The cache of a service that has one. `layout`: where what it caches lies on disks, if the policy goes by that.

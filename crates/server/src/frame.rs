@@ -17,6 +17,7 @@ use crate::listen::Made;
 use crate::options::BesideOptions;
 use crate::record::{self, Recorded, Recorder};
 use crate::signals::Request;
+use forebay_trace::Circumstances;
 use sd_notify::NotifyState;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -49,9 +50,9 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Of a service whose references are to be replayed at this page size.
-    pub(crate) fn new(page_size: u64, log: SetLog) -> Self {
-        Self { began: Instant::now(), recorder: Arc::new(Recorder::new(page_size)), log }
+    /// Of a service whose references are to be replayed at this page size, and are recorded under these circumstances.
+    pub(crate) fn new(page_size: u64, circumstances: Circumstances, log: SetLog) -> Self {
+        Self { began: Instant::now(), recorder: Arc::new(Recorder::new(page_size, circumstances)), log }
     }
 
     /// Changes what is logged.

@@ -5,6 +5,7 @@
 //! and name, and undoes gzip, zstd or xz. Readers stream: nothing is kept but the line or record at hand.
 
 mod checksum;
+mod circumstances;
 pub mod cut;
 pub mod during;
 pub mod error;
@@ -21,6 +22,7 @@ pub mod summary;
 pub mod synthetic;
 pub mod write;
 
+pub use circumstances::{Circumstances, readahead_of};
 pub use cut::{UpToCut, Warn};
 pub use during::During;
 pub use error::{Error, Position, Result};

@@ -1,5 +1,6 @@
 //! Opening a trace, whatever its format.
 
+use crate::circumstances::Circumstances;
 use crate::error::{Error, Position, Result};
 use crate::formats::{self, Format, csv::Columns};
 use crate::input::{Consumed, Input};
@@ -28,6 +29,11 @@ pub trait Reader: Send {
     /// How many bytes half of the requests do not exceed, where that is known before they are read.
     fn median_request(&self) -> Option<u64> {
         self.source()?.median_request()
+    }
+
+    /// How it was recorded, where the trace says it.
+    fn circumstances(&self) -> Option<&Circumstances> {
+        self.source()?.circumstances()
     }
 
     /// Whether the trace says how long its objects are. What it has said by a request is in `names` then.
@@ -133,6 +139,10 @@ impl Reader for Measured {
 
     fn median_request(&self) -> Option<u64> {
         self.shape.median_request
+    }
+
+    fn circumstances(&self) -> Option<&Circumstances> {
+        self.reader.circumstances()
     }
 
     fn has_lengths(&self) -> bool {

@@ -1,5 +1,6 @@
 //! What a trace holds, in figures.
 
+use crate::circumstances::Circumstances;
 use crate::error::{Error, Result};
 use crate::names::Names;
 use crate::pages::{Origin, Paging};
@@ -35,6 +36,8 @@ pub struct Summary {
     pub span: Option<u64>,
     /// Where the page size comes from.
     pub page_size_origin: Origin,
+    /// How it was recorded, where it says so.
+    pub recorded: Option<Circumstances>,
     /// The most common lengths of requests in bytes, and how many have each; none in a trace of opaque pages.
     pub request_sizes: Vec<(u64, u64)>,
     /// The files or volumes with the most pages.
@@ -70,7 +73,7 @@ impl Summary {
     ) -> Result<Self> {
         let paging = Paging::of(reader, page_size).map_err(|message| Error::new(name, message))?;
         let unit = reader.unit();
-        let mut summary = Self::empty(&paging);
+        let mut summary = Self { recorded: reader.circumstances().cloned(), ..Self::empty(&paging) };
         let mut sizes = Tally::default();
         let mut names = Names::new();
         let mut pages = Pages::default();
@@ -138,6 +141,7 @@ impl Summary {
             readaheads: 0,
             span: None,
             page_size_origin: paging.origin(),
+            recorded: None,
             request_sizes: Vec::new(),
             largest_objects: Vec::new(),
             busiest_owners: Vec::new(),

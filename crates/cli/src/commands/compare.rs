@@ -18,6 +18,7 @@ use forebay_sim::study::comparison::{Asked, FirstLevel, Warmup};
 use forebay_sim::{By, Readahead, Sample, Size};
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Compare what replacement policies would make of a trace, at each cache size.
 ///
@@ -50,9 +51,10 @@ pub(crate) struct Arguments {
     /// What the program takes of its own for each reference, while the device goes on
     #[arg(long, value_name = "MICROSECONDS", requires = "device", default_value_t = 0.0, hide_default_value = true, value_parser = parse_think)]
     think: f64,
-    /// Read pages ahead, and tell what became of them: none, fixed[:pages=8], linux[:max=128KiB], kernel[:max=128KiB:request=1280KiB], regular[:max=128KiB]
-    #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
-    readahead: Readahead,
+    /// Read pages ahead, and tell what became of them: none, fixed[:pages=8], linux[:max=128KiB], kernel[:max=128KiB:request=1280KiB], regular[:max=128KiB];
+    /// by default what the cache read ahead that recorded the trace, or none
+    #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", value_parser = str::parse::<Readahead>)]
+    readahead: Option<Readahead>,
     /// Policies learn of uses at the end of epochs alone, as `forebay steer --memory` tells them of reference bits; of misses as they come
     #[arg(long, conflicts_with_all = ["device", "readahead", "by_distance", "by", "states", "behind", "sample", "managers", "dask", "report", "plot"])]
     epochs: bool,
@@ -120,19 +122,15 @@ fn parse_think(text: &str) -> Result<f64, String> {
 }
 
 impl Arguments {
-    /// The policies, each once; `all` are those that can be asked.
+    /// The policies, each once.
     fn specs(&self) -> Vec<Spec> {
-        let of = |Chosen(specs): &Chosen| {
-            let foreseen = specs.len() > 1 && !self.readahead.is_none();
-            specs.clone().into_iter().filter(move |spec| !(foreseen && spec.needs_future()))
-        };
-        Spec::each_once(self.policies.iter().flat_map(of))
+        Spec::each_once(self.policies.iter().flat_map(|Chosen(specs)| specs.clone()))
     }
 
     fn asked(&self) -> Result<Asked, Failure> {
         let specs = self.specs();
         Ok(Asked {
-            managers: managers(self.managers.as_deref(), &specs)?,
+            managers: managers(self.managers.as_deref(), &specs)?.map(Arc::new),
             specs,
             sizes: self.sizes.clone(),
             warmup: self.warmup,

@@ -73,6 +73,9 @@ fn print(name: &str, format: &str, summary: &Summary, out: &mut impl Write) -> R
     let span = summary.span.map_or("no times in it".to_owned(), |span| format!("{:.3} s", span as f64 / 1e9));
     writeln!(out, "{}", end(name, 0))?;
     writeln!(out, "  format      {format}")?;
+    if let Some(recorded) = &summary.recorded {
+        writeln!(out, "  recorded    {}", recorded.in_words())?;
+    }
     writeln!(out, "  requests    {}", grouped(summary.requests))?;
     let origin = if summary.page_size_origin == Origin::Requests { ", from the requests" } else { "" };
     writeln!(

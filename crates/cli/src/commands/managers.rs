@@ -20,7 +20,7 @@ use std::path::PathBuf;
 ///
 /// Replays the trace with each manager in charge of each program and of each kind of its files, and prints those that help as the
 /// TOML file that `forebay compare --managers` and `forebay mount --managers` take, with what each saves: misses or, with `--device`, the
-/// device's time. A mount reads ahead; for one, ask with `--readahead linux --device NAME`.
+/// device's time. A mount reads ahead, which its own recording in Parquet says: for one ask with `--device NAME`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The trace, with owners and files: a recording of programs or of a mount
@@ -32,9 +32,10 @@ pub(crate) struct Arguments {
     /// Save this device's time instead of misses; `forebay devices` lists those known by name
     #[arg(short, long, value_name = "NAME|FILE.toml", value_parser = str::parse::<Named>)]
     device: Option<Named>,
-    /// Read pages ahead: none, fixed[:pages=8], linux[:max=128KiB], kernel[:max=128KiB:request=1280KiB], regular[:max=128KiB]
-    #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", default_value = "none", hide_default_value = true, value_parser = str::parse::<Readahead>)]
-    readahead: Readahead,
+    /// Read pages ahead: none, fixed[:pages=8], linux[:max=128KiB], kernel[:max=128KiB:request=1280KiB], regular[:max=128KiB]; by default what the cache
+    /// read ahead that recorded the trace, or none
+    #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", value_parser = str::parse::<Readahead>)]
+    readahead: Option<Readahead>,
     /// The file to write instead of standard output
     #[arg(short, long, value_name = "FILE.toml")]
     output: Option<PathBuf>,
@@ -107,7 +108,10 @@ fn toml(suggestion: &Suggestion) -> String {
     let mut text = format!("# Managers for {}: {}.\n", trace.name, trace.in_words(""));
     let _ = match (readahead, device) {
         (None, None) => {
-            writeln!(text, "# Nothing is read ahead. For a mount, which does: --readahead linux --device NAME.")
+            writeln!(
+                text,
+                "# Nothing is read ahead. For a mount, which does: --readahead linux:max=512KiB --device NAME."
+            )
         }
         (None, Some(device)) => writeln!(text, "# By the time of {device}; nothing is read ahead."),
         (Some(rule), None) => {

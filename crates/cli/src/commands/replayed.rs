@@ -8,6 +8,7 @@ use forebay_policy::Spec;
 use forebay_sim::study::comparison::Asked;
 use forebay_sim::study::{counted, grouped};
 use forebay_sim::{Readahead, RunOutcome, Size};
+use forebay_trace::readahead_of;
 use std::path::Path;
 
 /// How many policies are named.
@@ -23,10 +24,10 @@ fn failed(error: impl std::error::Error + 'static) -> Failure {
 /// Replays a recording under each policy, with as much memory as the run's own had.
 pub(crate) fn lines(out: &Path, bytes: u64, own: &Spec, readahead: u64) -> Result<[String; 2], Failure> {
     let size: Size = format!("{bytes}B").parse().map_err(failed)?;
-    let ahead: Readahead = rule(readahead).parse().map_err(failed)?;
+    let ahead: Readahead = readahead_of(readahead).parse().map_err(failed)?;
     let useful = |spec: &Spec| !spec.needs_future() || ahead.is_none() && spec.label == LIMIT;
     let specs = Spec::each_once(std::iter::once(own.clone()).chain(Spec::all().into_iter().filter(useful)));
-    let asked = Asked { specs, sizes: vec![size], readahead: ahead, ..Asked::default() };
+    let asked = Asked { specs, sizes: vec![size], readahead: Some(ahead.clone()), ..Asked::default() };
     let name = out.to_string_lossy();
     let mut reader = How::default().read(&name)?;
     let comparison = asked.of(&name, reader.as_mut(), &Terminal)?;
@@ -35,11 +36,6 @@ pub(crate) fn lines(out: &Path, bytes: u64, own: &Spec, readahead: u64) -> Resul
     // The policies are in the order in which they were asked.
     let here = comparison.outcomes.first().ok_or_else(|| Failure::Failed("it has no references".into()))?;
     Ok(in_words(here, &outcomes, bytes))
-}
-
-/// The rule of `compare --readahead` for a run that reads this many bytes ahead.
-pub(crate) fn rule(readahead: u64) -> String {
-    if readahead == 0 { "none".to_owned() } else { format!("linux:max={readahead}B") }
 }
 
 fn in_words(here: &RunOutcome, in_order: &[&RunOutcome], bytes: u64) -> [String; 2] {

@@ -1,6 +1,6 @@
 //! `forebay run`: a program whose large memory is under a policy.
 
-use crate::commands::replayed::{lines, rule};
+use crate::commands::replayed::lines;
 use crate::failure::Failure;
 use crate::files::check_path;
 use clap::Args;
@@ -146,9 +146,6 @@ fn tell_of_recording(arguments: &Arguments, ended: &Ended, requests: u64, out: &
     // Of one process it is known for which size the trace is.
     if let ([one], 1..) = (&ended.processes[..], requests) {
         next += &format!(" --sizes {}B", one.policy_capacity);
-        if arguments.readahead > 0 {
-            next += &format!(" --readahead {}", rule(arguments.readahead));
-        }
         if requests <= MOST_REPLAYED {
             match lines(out, one.policy_capacity, &arguments.policy, arguments.readahead) {
                 Ok(lines) => said.extend(lines),

@@ -16,6 +16,9 @@ use std::io::Write;
 /// A size asked as a share is whole pages: where the trace is small that is another share.
 const HALF_A_PERCENT: f64 = 0.5;
 
+/// So many policies are beside each other in a table of programs or files.
+const BY_PART: usize = 5;
+
 /// The most programs or files that are shown by name.
 const PARTS: usize = 8;
 
@@ -30,6 +33,9 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     let ahead = if readahead.is_none() { String::new() } else { format!(" with readahead {}", readahead.label) };
     let figures = format!("hit ratios in percent{ahead}{warm}");
     say(out, if long { head } else { format!("{head}; {figures}") })?;
+    for line in [comparison.recorded_in_words(), comparison.left_out_in_words()].into_iter().flatten() {
+        writeln!(out, "{}", to_width(&line))?;
+    }
     if let Some((rate, pages)) = *sample {
         writeln!(out, "{}", sampled(rate, pages))?;
     }
@@ -87,6 +93,19 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         writeln!(out, "\n{text}")?;
     }
     Ok(())
+}
+
+/// Of many policies those with the fewest misses, and LRU; in their order.
+fn fewest_misses<'a>(all: &[&'a RunOutcome]) -> Vec<&'a RunOutcome> {
+    let mut shown: Vec<usize> = (0..all.len()).collect();
+    if all.len() > BY_PART + 1 {
+        shown.sort_by_key(|&index| all[index].counted.misses);
+        let lru = shown[BY_PART..].iter().copied().find(|&index| all[index].policy == "lru");
+        shown.truncate(BY_PART);
+        shown.extend(lru);
+        shown.sort_unstable();
+    }
+    shown.into_iter().map(|index| all[index]).collect()
 }
 
 /// Adds a row for each policy, in the order of all tables: those that can be run, and below a rule those that know the future.
@@ -211,7 +230,8 @@ fn print_parts(comparison: &Comparison, by: By, size: Option<u32>, out: &mut imp
     let (shown, others) = parts.split_at(parts.len().min(PARTS));
     let rest: Vec<usize> = others.iter().flat_map(|(_, of)| of).copied().collect();
     let [references, misses] = ["references", "misses"].map(|name| named(PART, name));
-    if let Some((pages, outcomes)) = comparison.at_size(size) {
+    if let Some((pages, all)) = comparison.at_size(size) {
+        let outcomes = fewest_misses(&all);
         let policies = outcomes.iter().map(|outcome| outcome.policy.as_str());
         let mut grid = Grid::of_figures(what, [references.heading].into_iter().chain(policies));
         grid.rule();
@@ -230,9 +250,34 @@ fn print_parts(comparison: &Comparison, by: By, size: Option<u32>, out: &mut imp
         }
         say(out, format!("\nmisses by {what}, {}", counted(pages.into(), "page")))?;
         grid.print(out)?;
+        if outcomes.len() < all.len() {
+            let left = all.len() - outcomes.len();
+            say(out, format!("The {left} other policies miss no less; --format json has them."))?;
+        }
     }
     if comparison.sizes.len() > 1 {
         say(out, format!("The {what}s at the other sizes: --sizes with one of them, or --format json."))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_policies_the_five_with_the_fewest_misses_and_lru_are_shown_by_part() {
+        let outcome = |(policy, misses): &(&str, u64)| {
+            let mut outcome = RunOutcome { policy: (*policy).to_owned(), ..RunOutcome::default() };
+            outcome.counted.misses = *misses;
+            outcome
+        };
+        let all = [("lru", 9), ("arc", 5), ("fifo", 8), ("mq", 5), ("car", 5), ("clock", 5), ("lirs", 5), ("opt", 1)];
+        let all: Vec<RunOutcome> = all.iter().map(outcome).collect();
+        let shown = |count: usize| -> Vec<&str> {
+            fewest_misses(&all[..count].iter().collect::<Vec<_>>()).iter().map(|outcome| &*outcome.policy).collect()
+        };
+        assert_eq!(shown(8), ["lru", "arc", "mq", "car", "clock", "opt"]);
+        assert_eq!(shown(6), ["lru", "arc", "fifo", "mq", "car", "clock"], "one more is no table of two screens");
+    }
 }

@@ -171,7 +171,7 @@ fn what_is_converted_there_and_back_is_the_same() {
     };
     let expected = serde_json::json!({
         "requests": 4, "references": 8, "pages": 7, "page_size": 4096, "objects": 2, "owners": 2,
-        "reads": 2, "writes": 1, "readaheads": 1, "span_seconds": 4e-6,
+        "reads": 2, "writes": 1, "readaheads": 1, "recorded": null, "span_seconds": 4e-6,
         "request_sizes": [
             { "bytes": 20000, "requests": 1 }, { "bytes": 4096, "requests": 1 },
             { "bytes": 512, "requests": 1 }, { "bytes": 1, "requests": 1 },

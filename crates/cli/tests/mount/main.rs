@@ -15,6 +15,7 @@ mod several;
 use running::{PATIENCE, can_mount, lines_of, wait_until};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -288,6 +289,40 @@ fn what_else_is_mounted_at_the_same_path_stays() {
     run("umount", &[]);
     run("umount", &[]);
     assert_eq!(mounts(), 0);
+}
+
+#[test]
+fn a_recording_is_replayed_with_what_the_mount_read_ahead() {
+    let Some(folder) = Folder::new() else { return };
+    let trace = folder.text("trace.parquet");
+    fs::write(folder.path("source/file"), vec![7; 1 << 20]).expect("a file below");
+    let running = folder.mount(&["--cache", "4MiB", "--policy", "lru", "--readahead", "64KiB", "--record", &trace]);
+    let file = File::open(folder.path("seen/file")).expect("it opens");
+    for page in 0..256 {
+        file.read_exact_at(&mut [0; 4096], page * 4096).expect("a read");
+    }
+    drop(file);
+    running.signal("TERM");
+    assert_eq!(running.end(), Some(0));
+    let compared = |more: &[&str]| {
+        let done = forebay(&[&["compare", &trace, "-p", "lru,opt", "-s", "2MiB"][..], more].concat());
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    let said = compared(&[]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let mount = "a cache of 4 MiB (3.9 MiB for its policy), under lru, write-back, readahead linux:max=64KiB";
+    assert!(said.contains(&format!("recorded by forebay mount: {mount}; replayed with the same")), "{said}");
+    assert!(said.contains("left out: opt;"), "{said}");
+    let answer = |more: &[&str]| {
+        let all: serde_json::Value = serde_json::from_str(&compared(&[more, &["-f", "json"]].concat())).expect("JSON");
+        all[0].clone()
+    };
+    let [same, without] = [answer(&[]), answer(&["--readahead", "none"])];
+    assert_eq!((&same["readahead"], &same["left_out"]), (&"linux:max=64KiB".into(), &vec!["opt"].into()));
+    assert_eq!((&without["readahead"], &without["left_out"]), (&"none".into(), &Vec::<&str>::new().into()));
+    // All but the first pages of the file come before they are asked for; without readahead each misses.
+    let hits = |answer: &serde_json::Value| answer["runs"][0]["counted"]["hits"].as_u64().expect("a count");
+    assert!(hits(&same) > 240 && hits(&without) == 0, "{same} {without}");
 }
 
 #[test]

@@ -65,6 +65,12 @@ fn the_hit_ratio_is_that_of_a_comparison_of_the_recording() {
             .expect("it runs");
         assert!(compared.status.success(), "{}", text(&compared.stderr));
         let answer: serde_json::Value = serde_json::from_slice(&compared.stdout).expect("JSON");
+        let recorded = &answer[0]["recorded"];
+        assert_eq!((&recorded["front_end"], &recorded["policy"]), (&"run".into(), &policy.into()));
+        assert_eq!(
+            (&recorded["policy_bytes"], &recorded["cache"]),
+            (&figures[0]["policy_capacity"], &(2 << 20).into())
+        );
         for (place, of) in policies.into_iter().enumerate() {
             let total = &answer[0]["runs"][place]["total"];
             let [hits, references] = ["hits", "references"].map(|name| total[name].as_f64().expect("a count"));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ import pyarrow.compute as pc
 
 #: The columns of a trace, as in Forebay's Parquet files.
 COLUMNS = ("time", "owner", "object", "offset", "length", "operation")
+
+#: Other names of the place, as in a CSV, and what it counts then.
+PLACES = {"block": "blocks:512", "lba": "blocks:512", "lbn": "blocks:512", "sector": "blocks:512", "page": "pages", "id": "pages", "key": "pages"}
 
 _TEXTS = ("owner", "object", "operation")
 _WORDS = pa.dictionary(pa.int32(), pa.string())
@@ -78,7 +82,10 @@ def check(columns: Mapping[str, str] | None, there: Sequence[str], what: str) ->
             raise ValueError(f"columns: {what} has no column `{name}`; it has {', '.join(there)}")
         names[meaning] = name
     if "offset" not in names:
-        raise ValueError(f"{what} has no column `offset`: say which one has it, columns={{'offset': …}}, of {', '.join(there)}")
+        places = [name for name in there if name.lower() in PLACES]
+        if len(places) != 1:
+            raise ValueError(f"{what} has no column `offset`: say which one has it, columns={{'offset': …}}, of {', '.join(there)}")
+        names["offset"] = places[0]
     return names
 
 
@@ -89,6 +96,8 @@ def of_table(table: pa.Table, columns: Mapping[str, str] | None, unit: str | Non
     """
     names = check(columns, table.column_names, what)
     found: dict[str, Any] = {meaning: table.column(name) for meaning, name in names.items()}
+    if unit is None and "offset" not in (columns or {}):
+        unit = PLACES.get(names["offset"].lower())
     if "time" in found:
         found["time"] = _time(found["time"])
     for name in _TEXTS:
@@ -98,6 +107,10 @@ def of_table(table: pa.Table, columns: Mapping[str, str] | None, unit: str | Non
         if unit not in (None, "pages"):
             raise ValueError(f"{what}: offsets in {unit} are whole numbers; those of type {found['offset'].type} are keys")
         unit = "pages"
+        if "length" in found:
+            # A key is not next to another: how large its object is says nothing of others.
+            del found["length"]
+            warnings.warn(f"{what}: each key is one page; column `{names['length']}` is left out, as sizes of objects are not replayed", stacklevel=4)
     if unit == "pages":
         found["offset"] = keys(found["offset"], f"{what}: column `{names['offset']}`")
     for name in ("time", "offset", "length"):

@@ -162,7 +162,7 @@ def compare(
     warmup: int | str,
     device: str | None = None,
     think_us: float = 0.0,
-    readahead: str = "none",
+    readahead: str | None = None,
     by_distance: bool = False,
     by: str | None = None,
     states: int = 0,

@@ -14,7 +14,8 @@ from ._trace import Trace
 
 #: A cache's size: pages (1000), bytes ("64MiB") or percent of the distinct pages ("10%").
 Size = Union[int, str]
-Traces = Union[Trace, str, "os.PathLike[str]", Iterable[Union[Trace, str, "os.PathLike[str]"]]]
+#: Traces, names of files, data frames and arrays of keys; one or several. Or keys, each a page.
+Traces = Union[Trace, str, "os.PathLike[str]", Iterable[Any]]
 
 SIZES: tuple[Size, ...] = ("1%", "2%", "5%", "10%", "20%", "50%")
 
@@ -40,21 +41,35 @@ def _names(off_line: bool) -> list[str]:
 
 
 def _traces(traces: Traces) -> list[Trace]:
-    if hasattr(traces, "__arrow_c_stream__") or hasattr(traces, "__array__"):
-        return [_read(traces)]
-    if isinstance(traces, (Trace, str, os.PathLike)):
+    if isinstance(traces, (Trace, str, os.PathLike)) or _is_data(traces):
         traces = [traces]
     traces = list(traces)
     if not traces:
         raise ValueError("name a trace at least")
+    if not any(isinstance(trace, (Trace, str, os.PathLike)) or _is_data(trace) for trace in traces):
+        return [Trace.from_keys(traces)]
     return [trace if isinstance(trace, Trace) else _read(trace) for trace in traces]
 
 
-def _read(trace: object) -> Trace:
+def _is_data(of: object) -> bool:
+    """A data frame, or an array of keys."""
+    return any(hasattr(of, method) for method in ("__arrow_c_stream__", "__array__", "__arrow_c_array__"))
+
+
+def _read(trace: Any) -> Trace:
     if isinstance(trace, (str, os.PathLike)):
         return Trace.read(trace)
-    kind = type(trace).__name__
-    raise TypeError(f"a trace, or a file's name, is wanted, not a {kind}: Trace.from_pandas, from_numpy and the like make a trace of it")
+    # Whether it is of pandas is asked without loading that.
+    of = type(trace).__module__.partition(".")[0]
+    if of == "pandas":
+        return Trace.from_pandas(trace)
+    if of == "polars":
+        return Trace.from_polars(trace)
+    if hasattr(trace, "__arrow_c_stream__") or hasattr(trace, "__arrow_c_array__"):
+        return Trace.from_arrow(trace)
+    if hasattr(trace, "__array__"):
+        return Trace.from_numpy(trace)
+    raise TypeError(f"a trace, a file's name, a data frame or an array of keys is wanted, not a {type(trace).__name__}")
 
 
 def _listed(values: Any) -> list[Any]:
@@ -110,7 +125,8 @@ def compare(
         warmup: references at the start that are not counted: a number, or percent of the trace (``"20%"``).
         device: also what misses cost on this device: a name that ``forebay devices`` lists, or a TOML file.
         think_us: what the program takes of its own for each reference, in microseconds, while the device goes on.
-        readahead: read pages ahead: ``"fixed:pages=8"``, ``"linux:max=128KiB"``, ``"kernel"``, ``"regular"``.
+        readahead: read pages ahead: ``"none"``, ``"fixed:pages=8"``, ``"linux:max=128KiB"``, ``"kernel"``, ``"regular"``; None: what the cache read ahead that
+            recorded the trace, where it says so. Policies that know the future are left out then.
         by_distance: also split hits and misses by temporal distance.
         by: ``"owner"`` or ``"file"``: also split them by that; in `Answer.json`.
         states: take each policy's state this many times along the trace; in `Answer.json` and the report.
@@ -132,7 +148,7 @@ def compare(
     """
     read = _traces(traces)
     # Who knows the future takes no readahead, and is not meant by "all".
-    known = _names(off_line=readahead is None)
+    known = _names(off_line=readahead in (None, "none"))
     with Bars(progress) as bars:
         answer = _forebay.compare(
             [trace._source for trace in read],
@@ -141,7 +157,7 @@ def compare(
             warmup=warmup,
             device=_text(device),
             think_us=think_us,
-            readahead=readahead or "none",
+            readahead=readahead,
             by_distance=by_distance,
             by=by,
             states=states,

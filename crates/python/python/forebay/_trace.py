@@ -59,6 +59,8 @@ class Trace:
     __slots__ = ("_folders", "_length", "_source", "__weakref__")
 
     def __init__(self, source: _forebay.Source, folders: tuple[_Folder, ...] = ()) -> None:
+        if not isinstance(source, _forebay.Source):
+            raise TypeError("a Trace is made by Trace.read, from_keys, from_numpy, from_pandas, from_arrow or synthetic")
         self._source = source
         #: Where what came from URLs is kept until nobody has it any more.
         self._folders = folders

@@ -3,7 +3,7 @@
 mod mounted;
 pub(crate) mod options;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, common};
 use crate::control::{Answer, Command, Steered, dirty, done, with_figures};
 use crate::declared::Declared;
 use crate::delay::SharedDisk;
@@ -16,16 +16,18 @@ use crate::listen::Made;
 use crate::manager_socket::{self, MountedFiles};
 use crate::managers::{self, ManagerReport};
 use crate::memory;
-use crate::options::Direct;
+use crate::options::{Direct, ServiceOptions};
 use crate::record::Recorder;
 use crate::signals::{self, Request};
+use crate::volumes::volume::Mode;
 use crate::words::Size;
 use forebay_basis::Operation;
 use forebay_basis::show_bytes;
 use forebay_extents::Extents;
 use forebay_fuse::{Mounts, Watch};
 use forebay_owning::Managers;
-use forebay_pool::VolumeStatistics;
+use forebay_pool::{READAHEAD, VolumeStatistics};
+use forebay_trace::Circumstances;
 use rustix::process::geteuid;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,7 +65,7 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     let places: Vec<(&Path, &Path)> = options.mounts.iter().map(|mount| (&*mount.source, &*mount.mountpoint)).collect();
     Mounts::check(&places)?;
     let Hooks { reload, log, ready } = hooks;
-    let frame = Frame::new(of_cache.page_size(), log);
+    let frame = Frame::new(of_cache.page_size(), options.circumstances(&of_cache), log);
     let disk = delay.as_deref().map(SharedDisk::new);
     let planned = options.mounts.iter().map(|mount| options.of_mount(mount, disk.as_ref(), &frame.recorder)).collect();
     let mounts = Mounts::new(Arc::clone(&cache.pool), rules)?;
@@ -275,6 +277,26 @@ impl Steered for Mounted {
 }
 
 impl MountOptions {
+    /// The most bytes that are read ahead of a stream in a directory.
+    fn readahead(&self, directory: &DirectoryOptions) -> u64 {
+        directory.readahead.or(self.readahead).map_or(READAHEAD.into(), |size| size.0)
+    }
+
+    fn read_only(&self, directory: &DirectoryOptions) -> bool {
+        directory.read_only.unwrap_or(self.read_only)
+    }
+
+    fn mode(&self, directory: &DirectoryOptions) -> Mode {
+        directory.mode.or(self.mode).unwrap_or_default()
+    }
+
+    fn circumstances(&self, of_cache: &ServiceOptions) -> Circumstances {
+        let readahead = common(self.mounts.iter().map(|directory| self.readahead(directory)));
+        let mode = |directory| if self.read_only(directory) { "read-only" } else { self.mode(directory).word() };
+        let mode = common(self.mounts.iter().map(mode));
+        of_cache.circumstances("mount", readahead, mode)
+    }
+
     /// What is to be mounted of a directory, and how.
     fn of_mount(
         &self,
@@ -283,11 +305,9 @@ impl MountOptions {
         recorder: &Arc<Recorder>,
     ) -> forebay_fuse::Options {
         let mut made = forebay_fuse::Options::new(&directory.source, &directory.mountpoint);
-        made.mode = directory.mode.or(self.mode).unwrap_or_default().into();
-        if let Some(readahead) = directory.readahead.or(self.readahead) {
-            made.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
-        }
-        made.read_only = directory.read_only.unwrap_or(self.read_only);
+        made.mode = self.mode(directory).into();
+        made.readahead = u32::try_from(self.readahead(directory)).unwrap_or(u32::MAX);
+        made.read_only = self.read_only(directory);
         made.watch_below = directory.watch.unwrap_or(self.watch);
         made.allow_other = self.allow_other || geteuid().is_root() && !self.private;
         made.direct = self.service.direct != Some(Direct::No);

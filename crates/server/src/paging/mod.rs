@@ -40,7 +40,7 @@ pub(crate) fn steer(
     let (asking, requests, passing) = requests(program.is_some())?;
     let beside = Beside::bind(&options.beside)?;
     let Hooks { reload, log, ready } = hooks;
-    let frame = Frame::new(PAGE, log);
+    let frame = Frame::new(PAGE, options.circumstances(recording.is_some()), log);
     let follow = options.limits()?;
     let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
     if options.cache_size() < LEAST_MEMORY {

@@ -15,8 +15,8 @@ use crate::bounded::bounded;
 use crate::error::Error;
 use crate::words::counted;
 use forebay_basis::Operation;
-use forebay_trace::OUTPUTS;
 use forebay_trace::write::folder_of;
+use forebay_trace::{Circumstances, OUTPUTS};
 use parts::Parts;
 use queue::{Message, Queue};
 use std::collections::HashMap;
@@ -35,6 +35,7 @@ const QUEUE: usize = 1 << 18;
 /// Records what clients refer to, whenever it is asked to.
 pub(crate) struct Recorder {
     page_size: u64,
+    circumstances: Circumstances,
     began: Instant,
     names: Arc<Mutex<Names>>,
     /// Looked at first, so that a reference that is not recorded costs no lock.
@@ -87,10 +88,11 @@ impl fmt::Display for Recorded {
 }
 
 impl Recorder {
-    /// Of references to caches with pages of this many bytes.
-    pub(crate) fn new(page_size: u64) -> Self {
+    /// Of references to caches with pages of this many bytes, under these circumstances.
+    pub(crate) fn new(page_size: u64, circumstances: Circumstances) -> Self {
         Self {
             page_size,
+            circumstances,
             began: Instant::now(),
             names: Arc::default(),
             recording: AtomicBool::new(false),
@@ -151,7 +153,7 @@ impl Recorder {
         let mut queue = Queue::new(receiver, Arc::clone(&self.names));
         self.recorded.store(0, Ordering::Relaxed);
         self.lost.store(0, Ordering::Relaxed);
-        let (parts, count) = (Parts::of(path, self.page_size), Arc::clone(&self.recorded));
+        let (parts, count) = (Parts::of(path, self.page_size, self.circumstances.clone()), Arc::clone(&self.recorded));
         let name = path.display().to_string();
         let write = move || {
             let (parts, written) = parts.write(&mut queue, &count);

@@ -1,5 +1,5 @@
 use super::*;
-use forebay_trace::{Names, Origin, Unit};
+use forebay_trace::{Circumstances, Names, Origin, Unit};
 
 /// The references of a trace: volume, offset, length, operation.
 fn read(path: &Path) -> Vec<(String, u64, u64, Operation)> {
@@ -25,7 +25,7 @@ fn lengths(mut reader: Box<dyn forebay_trace::Reader>) -> [Option<u64>; 3] {
 #[test]
 fn names_are_kept_of_what_is_recorded_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::new(4096);
+    let recorder = Recorder::new(4096, Circumstances::default());
     let refer = |name: &str| {
         let file = || (recorder.number(name), 1 << 20);
         recorder.record_of(|| recorder.number("owner"), file, 0, 4096, Operation::Read);
@@ -44,7 +44,7 @@ fn what_is_recorded_is_read_back_in_order_with_snapshots_on_the_way() {
     let folder = tempfile::tempdir().unwrap();
     for extension in ["parquet", "csv"] {
         let path = |name: &str| folder.path().join(format!("{name}.{extension}"));
-        let recorder = Recorder::new(16384);
+        let recorder = Recorder::new(16384, Circumstances::default());
         let (a, b) = (recorder.number("a"), recorder.number("b"));
         assert_eq!((recorder.number("a"), a == b), (a, false));
         recorder.record((a, 1 << 20), 7, 7, Operation::Read);
@@ -94,7 +94,7 @@ fn a_line_break_in_a_name_ends_no_recording() {
     let folder = tempfile::tempdir().unwrap();
     for (extension, name) in [("parquet", "a\nb"), ("csv", r"a\nb")] {
         let path = folder.path().join("trace").with_extension(extension);
-        let recorder = Recorder::new(16384);
+        let recorder = Recorder::new(16384, Circumstances::default());
         recorder.start(&path).unwrap();
         recorder.record((recorder.number("a\nb"), 1 << 20), 0, 512, Operation::Read);
         recorder.record((recorder.number("c, d"), 1 << 20), 0, 512, Operation::Read);
@@ -108,7 +108,7 @@ fn a_line_break_in_a_name_ends_no_recording() {
 fn another_trace_can_be_recorded_after_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one.csv"), folder.path().join("two.csv"));
-    let recorder = Recorder::new(16384);
+    let recorder = Recorder::new(16384, Circumstances::default());
     let volume = recorder.number("a");
     recorder.start(&one).unwrap();
     recorder.record((volume, 1 << 20), 0, 512, Operation::Read);
@@ -126,7 +126,7 @@ fn nothing_is_overwritten_and_nothing_begun_in_vain() {
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("there.parquet");
     std::fs::write(&there, "").unwrap();
-    let recorder = Recorder::new(16384);
+    let recorder = Recorder::new(16384, Circumstances::default());
     let refused = |path: &Path| recorder.start(path).expect_err("it is refused").to_string();
     assert!(refused(&there).contains("exists already"));
     assert!(refused(&folder.path().join("trace.lirs")).contains("let its name end in .parquet or .csv"));
@@ -139,7 +139,7 @@ fn nothing_is_overwritten_and_nothing_begun_in_vain() {
 fn references_that_do_not_fit_are_counted_and_none_is_lost_silently() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.csv");
-    let recorder = Recorder::new(16384);
+    let recorder = Recorder::new(16384, Circumstances::default());
     let volume = recorder.number("a");
     recorder.start(&path).unwrap();
     let sent = 3 * QUEUE as u64;
@@ -154,7 +154,7 @@ fn references_that_do_not_fit_are_counted_and_none_is_lost_silently() {
 #[test]
 fn a_stop_that_hangs_ends_at_its_limit_and_names_the_trace() {
     let folder = tempfile::tempdir().unwrap();
-    let recorder = Arc::new(Recorder::new(16384));
+    let recorder = Arc::new(Recorder::new(16384, Circumstances::default()));
     recorder.start(&folder.path().join("trace.csv")).unwrap();
     let hangs = recorder.writer();
     let error = recorder.within(Duration::from_millis(100), Recorder::stop).unwrap_err().to_string();
@@ -170,7 +170,7 @@ fn parts_left_of_a_server_that_was_killed_are_kept_and_in_nobodys_way() {
     std::fs::write(path("r.part-3.csv"), "too").unwrap();
     // In a container each server may have the same number.
     std::fs::write(path(&format!("r.part-4.csv.{}.tmp", std::process::id())), "half").unwrap();
-    let recorder = Recorder::new(16384);
+    let recorder = Recorder::new(16384, Circumstances::default());
     let volume = recorder.number("a");
     recorder.start(&path("r.csv")).unwrap();
     recorder.record((volume, 1 << 20), 0, 512, Operation::Read);
@@ -187,7 +187,7 @@ fn parts_left_of_a_server_that_was_killed_are_kept_and_in_nobodys_way() {
 #[test]
 fn a_snapshot_takes_no_name_of_the_recording_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::new(16384);
+    let recorder = Recorder::new(16384, Circumstances::default());
     recorder.start(&folder.path().join("r.csv")).unwrap();
     for name in ["r.csv", "r.part-1.csv", "r.part-2.csv", "./r.part-77.csv"] {
         let refused = recorder.snapshot(&folder.path().join(name)).unwrap_err().to_string();
@@ -203,7 +203,7 @@ fn a_snapshot_takes_no_name_of_the_recording_itself() {
 fn a_stop_that_fails_says_where_the_references_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let recorder = Recorder::new(16384);
+    let recorder = Recorder::new(16384, Circumstances::default());
     let volume = recorder.number("a");
     recorder.start(&path("r.csv")).unwrap();
     recorder.record((volume, 1 << 20), 0, 512, Operation::Read);

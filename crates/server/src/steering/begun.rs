@@ -9,6 +9,7 @@ use crate::steering::options::SteerOptions;
 use crate::words::Size;
 use forebay_kernel::Scope;
 use forebay_policy::Layout;
+use forebay_trace::Circumstances;
 use std::process;
 use std::sync::Arc;
 
@@ -40,6 +41,21 @@ impl SteerOptions {
         let most = config.most_capacity;
         let name = if self.has_files() { SHARED } else { MEMORY };
         Ok((Arc::new(Cache::new(name, config)?), most))
+    }
+
+    /// How uses are recorded: beside a policy at work, or `alone`.
+    pub(crate) fn circumstances(&self, alone: bool) -> Circumstances {
+        if alone {
+            return Circumstances { front_end: "record".to_owned(), ..Circumstances::default() };
+        }
+        let config = self.config(0);
+        Circumstances {
+            front_end: "steer".to_owned(),
+            policy: Some(config.policy.label.clone()),
+            cache: Some(self.cache_size()),
+            policy_bytes: Some(config.policy_bytes()),
+            ..Circumstances::default()
+        }
     }
 
     /// What is steered, in words.

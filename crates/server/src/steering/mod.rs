@@ -174,7 +174,7 @@ fn watch(
     // A signal to stop has it put back from here on.
     let _folio_limit = options.limit_folios(&scopes)?;
     let Hooks { reload, log, ready } = hooks;
-    let frame = Frame::new(PAGE, log);
+    let frame = Frame::new(PAGE, options.circumstances(recording.is_some()), log);
     let follow = options.limits()?;
     let (follows, options) = (AtomicBool::new(follow.is_some()), options.at_most(follow.as_ref()));
     check_fit(&options.shares, options.cache_size())?;

@@ -1,7 +1,7 @@
 //! Volumes behind their caches: one that volumes share, and one for each volume that asks for its own.
 
 use crate::bounded::bounded;
-use crate::cache::{CACHE, Cache, SHARED};
+use crate::cache::{CACHE, Cache, SHARED, common};
 use crate::error::Error;
 use crate::memory;
 use crate::volumes::attached::Attached;
@@ -14,6 +14,7 @@ use forebay_policy::Spec;
 use forebay_policy::managers::Assignment;
 use forebay_pool::device::{Device, Limited};
 use forebay_pool::{Config, VolumeConfig};
+use forebay_trace::Circumstances;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,6 +117,17 @@ impl Options {
         own.min().unwrap_or_else(|| self.service.page_size())
     }
 
+    /// What a recording says of these volumes and their cache; of several caches nothing.
+    pub(crate) fn circumstances(&self) -> Circumstances {
+        let readahead = common(self.volumes.iter().map(VolumeOptions::most_readahead));
+        let mode = common(self.volumes.iter().map(VolumeOptions::mode_in_words));
+        let all = self.service.circumstances("serve", readahead, mode);
+        if self.volumes.iter().any(VolumeOptions::own_cache) {
+            return Circumstances { policy: None, cache: None, policy_bytes: None, ..all };
+        }
+        all
+    }
+
     /// Opens a volume and puts it behind its cache; `shared` is that of volumes without their own. What is opened later than `patience` is closed again.
     pub(crate) fn attach(
         &self,
@@ -150,9 +162,7 @@ impl Options {
             let mut config = VolumeConfig::new(&volume.name);
             config.mode = volume.mode.into();
             config.read_only = volume.read_only;
-            if let Some(readahead) = volume.readahead {
-                config.readahead = u32::try_from(readahead.0).unwrap_or(u32::MAX);
-            }
+            config.readahead = u32::try_from(volume.most_readahead()).unwrap_or(u32::MAX);
             let attached = cache.pool.attach(Arc::clone(&limited) as Arc<dyn Device>, config);
             if let Some(share) = volume.share()
                 && let Err(error) = cache.pool.set_share(&attached, share)

@@ -251,7 +251,11 @@ mod tests {
                 };
                 let cache = Arc::new(options.shared_cache().expect("a cache"));
                 let attached = options.attach(&options.volumes[0], Some(&cache), None, None).expect("a volume");
-                let export = VolumeExport::new(&attached, 1 << 20, &Arc::new(Recorder::new(4096)));
+                let export = VolumeExport::new(
+                    &attached,
+                    1 << 20,
+                    &Arc::new(Recorder::new(4096, forebay_trace::Circumstances::default())),
+                );
                 let folder = tempfile::tempdir().expect("a folder");
                 let socket = folder.path().join("socket");
                 let config = Config { trusted, ..Config::default() };

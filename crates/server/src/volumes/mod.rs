@@ -22,7 +22,7 @@ use crate::volumes::changes::CHANGE_TIMEOUT;
 use crate::volumes::export::VolumeExport;
 use crate::volumes::flushes::Flushes;
 use crate::volumes::options::Options;
-use crate::volumes::volume::{Mode, VolumeLimits, VolumeOptions};
+use crate::volumes::volume::{VolumeLimits, VolumeOptions};
 use forebay_basis::show_bytes;
 use forebay_model::Model;
 use forebay_nbd::{Config, Export, Server, ServerCounts, Tls};
@@ -54,7 +54,8 @@ pub fn serve(options: Options, hooks: Hooks<Options>) -> Result<(), Error> {
     }
     // Now: what it makes is not left behind where another server listens already.
     let Hooks { reload, log, ready } = hooks;
-    let frame = Frame::new(prepared.options.recorded_page_size(), log);
+    let of_volumes = &prepared.options;
+    let frame = Frame::new(of_volumes.recorded_page_size(), of_volumes.circumstances(), log);
     let service = Served::start(prepared, frame, reload)?;
     run(service, beside, &requests, |service, made| {
         service.begin(bound, made)?;
@@ -164,11 +165,7 @@ impl Served {
         for export in &serving.exports {
             let attached = export.attached();
             let options = &attached.options;
-            let mode = match options.mode {
-                _ if options.read_only => "read-only",
-                Mode::WriteBack => "write-back",
-                Mode::WriteThrough => "write-through",
-            };
+            let mode = options.mode_in_words();
             tracing::info!("volume {}: {}, {mode}, behind cache {}", options.name, options.path, attached.cache.name);
         }
     }

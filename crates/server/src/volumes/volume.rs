@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use forebay_basis::show_bytes;
 use forebay_policy::managers::Manager;
 use forebay_pool::device::Limits;
-use forebay_pool::{Share, WriteMode};
+use forebay_pool::{READAHEAD, Share, WriteMode};
 use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
@@ -98,6 +98,16 @@ pub enum Mode {
     WriteBack,
     /// When they return
     WriteThrough,
+}
+
+impl Mode {
+    /// As it is written in options.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::WriteBack => "write-back",
+            Self::WriteThrough => "write-through",
+        }
+    }
 }
 
 impl From<Mode> for WriteMode {
@@ -233,6 +243,15 @@ impl VolumeOptions {
             ("max", *max != other.max),
         ];
         differs.into_iter().filter_map(|(option, differs)| differs.then_some(option)).collect()
+    }
+
+    pub(crate) fn mode_in_words(&self) -> &'static str {
+        if self.read_only { "read-only" } else { self.mode.word() }
+    }
+
+    /// The most bytes that are read ahead of a stream.
+    pub(crate) fn most_readahead(&self) -> u64 {
+        self.readahead.map_or(READAHEAD.into(), |size| size.0)
     }
 
     /// Whether it has a cache of its own.

@@ -5,7 +5,7 @@ use super::places::Places;
 use super::requests::Requests;
 use crate::words::{counted, significant};
 use forebay_basis::show_bytes;
-use forebay_trace::{Error, Names, Origin, Reader, Result};
+use forebay_trace::{Circumstances, Error, Names, Origin, Reader, Result};
 use std::sync::Arc;
 
 /// References read between two reports of progress.
@@ -34,6 +34,8 @@ pub struct Trace {
     pub requests: Requests,
     /// The names of owners and objects.
     pub names: Names,
+    /// How it was recorded, where it says so.
+    pub circumstances: Option<Circumstances>,
     /// What reading it took.
     pub times: LoadTimes,
 }
@@ -109,6 +111,7 @@ impl Trace {
         keep: Keep,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self> {
+        let circumstances = reader.circumstances().cloned();
         let ((chunk, places, page_size), names, times) = ingest(name, reader, page_size, keep, |ingest| {
             let mut chunk = Chunk::default();
             while ingest.fill(chunk.references.len() + STRIDE, &mut chunk)? {
@@ -133,6 +136,7 @@ impl Trace {
             places,
             requests,
             names,
+            circumstances,
             times,
         })
     }

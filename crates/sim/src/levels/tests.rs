@@ -46,6 +46,7 @@ fn trace(references: &[(u32, Operation, u32)]) -> Trace {
         places: Places::default(),
         requests,
         names: Names::default(),
+        circumstances: None,
         times: LoadTimes::default(),
     }
 }

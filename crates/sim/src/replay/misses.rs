@@ -48,6 +48,7 @@ pub fn behind(trace: &Trace, spec: &Spec, pages: u32) -> Option<Trace> {
         places: Places::default(),
         requests: Requests::default(),
         names: trace.names.clone(),
+        circumstances: None,
         times: trace.times,
     };
     let mut references = Vec::with_capacity(missed.len());

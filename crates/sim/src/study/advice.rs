@@ -14,6 +14,8 @@ const OFF_LINE_ALONE: &str =
 pub(super) const NOTHING_AGAIN: &str = "No page is used twice: a cache of any size and policy is of no use here.";
 /// Reuse is of no account if it is less than this share of the references.
 const LITTLE: f64 = 0.05;
+/// So many percent of the references as first uses are worth a word.
+const MOSTLY: f64 = 50.0;
 /// Policies nearer than this, in points, are equal for the purpose.
 pub(super) const POINTS_THAT_MATTER: f64 = 0.1;
 /// The same for estimates.
@@ -136,7 +138,25 @@ impl Measure<'_> {
 
 /// Which policy and size to take, and why.
 pub fn of_comparison(comparison: &Comparison) -> Advice {
-    of_what_is_known(comparison).stopped(comparison.stopped.as_ref())
+    let mut advice = of_what_is_known(comparison);
+    // With readahead a first use may hit.
+    let any = comparison.outcomes.first().filter(|_| comparison.readahead.is_none());
+    advice.text +=
+        &any.map_or(String::new(), |any| of_first_uses(any.counted.compulsory_misses, any.counted.references));
+    advice.stopped(comparison.stopped.as_ref())
+}
+
+/// What to say of a trace most of whose references are first uses.
+fn of_first_uses(first: u64, references: u64) -> String {
+    let share = 100.0 * first as f64 / references.max(1) as f64;
+    if !(MOSTLY..100.0 * (1.0 - LITTLE)).contains(&share) {
+        return String::new();
+    }
+    format!(
+        " Most of the references, {share:.1} %, are first uses, and no cache hits more than the other {:.1} %. A longer trace says more, or one \
+         whose start warms the caches (--warmup).",
+        100.0 - share
+    )
 }
 
 fn of_what_is_known(comparison: &Comparison) -> Advice {
@@ -242,7 +262,9 @@ fn ends_by_misses(outcome: &RunOutcome) -> (f64, f64) {
 
 /// Which of the policies whose curves were made to take, and how large.
 pub fn of_curves(curves: &Curves) -> Advice {
-    of_known_curves(curves).stopped(curves.stopped.as_ref())
+    let mut advice = of_known_curves(curves);
+    advice.text += &of_first_uses(curves.trace.pages.into(), curves.trace.references);
+    advice.stopped(curves.stopped.as_ref())
 }
 
 fn of_known_curves(curves: &Curves) -> Advice {

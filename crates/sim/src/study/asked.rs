@@ -10,12 +10,13 @@ use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The sizes of whoever names none, in percent of the footprint.
 pub const USUAL_SIZES: [f64; 6] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
 
 /// What is asked of every trace.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The policies, each once.
     pub specs: Vec<Spec>,
@@ -27,8 +28,8 @@ pub struct Asked {
     pub device: Option<Named>,
     /// What the program takes of its own for each reference, in milliseconds, while the device goes on.
     pub think_ms: f64,
-    /// What is read ahead.
-    pub readahead: Readahead,
+    /// What is read ahead; by default what the recording's own cache read ahead, where the trace says it.
+    pub readahead: Option<Readahead>,
     /// Policies learn of uses at the end of epochs, as of memory that is steered.
     pub epochs: bool,
     /// Split hits and misses by temporal distance.
@@ -42,7 +43,7 @@ pub struct Asked {
     /// Estimate the hits from this share of the pages.
     pub sample: Option<Sample>,
     /// The managers of the policy `lru-sp`; hits and misses are split by owner then, unless by file.
-    pub managers: Option<Rules>,
+    pub managers: Option<Arc<Rules>>,
     /// The bytes of a page; by default the trace's own.
     pub page_size: Option<u64>,
     /// Threads to run on; 0: one for each core.

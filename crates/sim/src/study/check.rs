@@ -67,6 +67,7 @@ fn sample(trace: &Trace, rate: f64) -> Trace {
         places: Places::default(),
         requests: Requests::default(),
         names: trace.names.clone(),
+        circumstances: None,
         ..*trace
     }
 }

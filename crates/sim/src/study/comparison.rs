@@ -20,7 +20,7 @@ use forebay_model::Model;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
 use forebay_policy::managers::Rules;
-use forebay_trace::{Paging, Reader};
+use forebay_trace::{Circumstances, Paging, Reader};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,6 +42,10 @@ pub struct Comparison {
     pub sample: Option<(f64, u32)>,
     /// What was read ahead.
     pub readahead: Readahead,
+    /// How the trace was recorded, where it says so.
+    pub recorded: Option<Circumstances>,
+    /// Policies that were asked and not run: they know the future, and cannot be run with readahead.
+    pub left_out: Vec<String>,
     /// By policy, then by size.
     pub outcomes: Vec<RunOutcome>,
     /// What the trace costs with next to no cache and with a cache of everything, if sizes are compared and hits alone do not tell.
@@ -73,10 +77,41 @@ impl Asked {
     /// # Errors
     /// What makes no sense.
     pub fn check(&self) -> Result<(), Question> {
-        let by_managers = |spec: &Spec| Rules::are_for(spec) && self.managers.as_ref().is_some_and(Rules::need_future);
-        let foresees = |spec: &&Spec| spec.needs_future() || by_managers(spec);
-        let foreseen = self.specs.iter().find(|spec| foresees(spec) && !self.readahead.is_none());
+        let by_managers =
+            |spec: &Spec| Rules::are_for(spec) && self.managers.as_ref().is_some_and(|rules| rules.need_future());
+        let foreseen = match self.specs.iter().find(|spec| by_managers(spec)) {
+            None if self.specs.iter().all(Spec::needs_future) => self.specs.first(),
+            managed => managed,
+        };
+        let foreseen = foreseen.filter(|_| self.reads_ahead());
         foreseen.map_or(Ok(()), |spec| Err(Question::ReadaheadForeseen(spec.label.clone())))
+    }
+
+    fn reads_ahead(&self) -> bool {
+        self.readahead.as_ref().is_some_and(|rule| !rule.is_none())
+    }
+
+    /// The same question of a trace that was recorded so, and the policies that this leaves out. Unless it is asked what is read ahead, that is
+    /// what the recording's cache read ahead.
+    ///
+    /// # Errors
+    /// No policy is left.
+    pub fn of_recorded(
+        &self,
+        circumstances: Option<&Circumstances>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Self, Vec<String>), Question> {
+        let mut asked = self.clone();
+        // Readahead is a cache's own: a first level had another one. A sample lacks pages of each request, and epochs have no order.
+        if self.behind.is_none() && self.sample.is_none() && !self.epochs {
+            asked.readahead = self.readahead.clone().or_else(|| recorded_readahead(circumstances?, monitor));
+        }
+        asked.check()?;
+        let (left_out, specs) = std::mem::take(&mut asked.specs)
+            .into_iter()
+            .partition::<Vec<_>, _>(|spec| spec.needs_future() && asked.reads_ahead());
+        asked.specs = specs;
+        Ok((asked, left_out.into_iter().map(|spec| spec.label).collect()))
     }
 
     /// Compares over the trace called `name`.
@@ -84,20 +119,21 @@ impl Asked {
     /// # Errors
     /// What is wrong with the trace, or with the question for this trace.
     pub fn of(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Comparison, Error> {
-        if let Some(sample) = self.sample {
-            return self.estimate(name, reader, sample, monitor);
-        }
-        match self.streams() {
-            Some(warmup) => self.stream(name, reader, warmup, monitor),
-            None => self.load(name, reader, monitor),
-        }
+        let recorded = reader.circumstances().cloned();
+        let (asked, left_out) = self.of_recorded(recorded.as_ref(), monitor)?;
+        let comparison = match (asked.sample, asked.streams()) {
+            (Some(sample), _) => asked.estimate(name, reader, sample, monitor),
+            (None, Some(warmup)) => asked.stream(name, reader, warmup, monitor),
+            (None, None) => asked.load(name, reader, monitor),
+        };
+        Ok(Comparison { recorded, left_out, ..comparison? })
     }
 
     /// The warm-up, if the trace need not be held to answer: nothing that is asked depends on references to come.
     fn streams(&self) -> Option<u64> {
         let Warmup::References(warmup) = self.warmup else { return None };
         let known = self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
-        let alone = self.behind.is_none() && self.by().is_none() && self.states == 0 && self.readahead.is_none();
+        let alone = self.behind.is_none() && self.by().is_none() && self.states == 0 && !self.reads_ahead();
         (known && alone && Sweep::can_stream(&self.specs)).then_some(warmup)
     }
 
@@ -114,7 +150,7 @@ impl Asked {
         Watch {
             device: self.device.as_ref().map(|device| Model::clone(&device.model)),
             think_ms: self.think_ms,
-            readahead: self.readahead.clone(),
+            readahead: self.readahead.clone().unwrap_or_default(),
             distances: self.by_distance,
             by: self.by(),
             states: self.states,
@@ -136,7 +172,9 @@ impl Asked {
             sizes,
             device: self.device.clone(),
             sample: None,
-            readahead: self.readahead.clone(),
+            readahead: self.readahead.clone().unwrap_or_default(),
+            recorded: None,
+            left_out: Vec::new(),
             outcomes: Vec::new(),
             ends: None,
             by: self.by(),
@@ -164,8 +202,9 @@ impl Asked {
     /// If a part of the pages is asked for, which is chosen while a trace is read, or the trace lacks what [`keep`](Asked::keep) says.
     pub fn of_held(&self, trace: &Trace, monitor: &dyn Monitor) -> Result<Comparison, Error> {
         assert!(self.sample.is_none(), "a sample is taken while a trace is read");
-        assert!(trace.has(self.keep()), "the trace was read for other questions");
-        self.over(trace, monitor)
+        let (asked, left_out) = self.of_recorded(trace.circumstances.as_ref(), monitor)?;
+        assert!(trace.has(asked.keep()), "the trace was read for other questions");
+        Ok(Comparison { recorded: trace.circumstances.clone(), left_out, ..asked.over(trace, monitor)? })
     }
 
     /// Reads what this question needs of a trace, and compares.
@@ -175,7 +214,7 @@ impl Asked {
 
     /// Whether more than hits tells what a run costs.
     pub(super) fn costs(&self) -> bool {
-        self.device.is_some() || !self.readahead.is_none()
+        self.device.is_some() || self.reads_ahead()
     }
 
     /// Compares over a trace that has what this question needs.
@@ -268,6 +307,23 @@ impl Asked {
     }
 }
 
+/// Says that a recording is replayed without what its cache read ahead.
+pub(super) fn warn_of_readahead(name: &str, recorded: Option<&Circumstances>, what: &str, monitor: &dyn Monitor) {
+    if let Some(rule) = recorded.and_then(|recorded| recorded.readahead.as_deref()).filter(|&rule| rule != "none") {
+        let replayed =
+            format!("{name} was recorded with readahead {rule}; {what} are of no readahead, `forebay compare` has it");
+        monitor.warn(&replayed);
+    }
+}
+
+/// What the cache read ahead that recorded a trace, where that is known.
+pub(super) fn recorded_readahead(circumstances: &Circumstances, monitor: &dyn Monitor) -> Option<Readahead> {
+    let parsed = circumstances.readahead.as_ref()?.parse();
+    parsed
+        .map_err(|error| monitor.warn(&format!("what was read ahead as it was recorded is not known here: {error}")))
+        .ok()
+}
+
 /// The sizes in pages, in rising order, each once, with what the user wrote.
 pub(super) fn in_pages(asked: &[Size], page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Error> {
     let mut sizes: Vec<(u32, Size)> = Vec::new();
@@ -282,6 +338,28 @@ pub(super) fn in_pages(asked: &[Size], page_size: u64, footprint: u32) -> Result
 }
 
 impl Comparison {
+    /// How the trace was recorded, and what of that it was replayed with.
+    pub fn recorded_in_words(&self) -> Option<String> {
+        let recorded = self.recorded.as_ref()?;
+        let of_same = |rule: &String| *rule == self.readahead.label;
+        let several = matches!(&*recorded.front_end, "mount" | "serve");
+        let replayed = match &recorded.readahead {
+            Some(rule) if !of_same(rule) => format!("; replayed with readahead {}", self.readahead.label),
+            Some(_) if !self.readahead.is_none() => "; replayed with the same (without: --readahead none)".to_owned(),
+            None if several && self.readahead.is_none() => {
+                "; replayed without readahead, as not all of it was read ahead alike".to_owned()
+            }
+            _ => String::new(),
+        };
+        Some(format!("recorded {}{replayed}", recorded.in_words()))
+    }
+
+    /// Which policies were asked and left out, and why.
+    pub fn left_out_in_words(&self) -> Option<String> {
+        let why = "they know the future references, and no readahead (to have them: --readahead none)";
+        (!self.left_out.is_empty()).then(|| format!("left out: {}; {why}", self.left_out.join(", ")))
+    }
+
     /// Whether the sizes are those of whoever names none.
     pub(super) fn has_usual_sizes(&self) -> bool {
         let usual = in_pages(&USUAL_SIZES.map(Size::Percent), self.trace.page_size, self.trace.pages);

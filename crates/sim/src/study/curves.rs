@@ -1,7 +1,7 @@
 //! Miss-ratio curves: what policies miss, as a function of the cache's size.
 
 use super::bends;
-use super::comparison::{read, replay};
+use super::comparison::{read, replay, warn_of_readahead};
 use super::error::{Error, Question, Stop};
 use super::figures::Point;
 use super::monitor::Monitor;
@@ -14,6 +14,7 @@ use crate::replay::watch::Watch;
 use crate::size::Size;
 use forebay_policy::{Lru, Policy, Spec};
 use forebay_trace::{Paging, Reader};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// What is asked of every trace.
@@ -106,6 +107,14 @@ impl Asked {
     /// # Errors
     /// What is wrong with the trace, or with the question for this trace; or that it was stopped.
     pub fn of(&self, name: &str, open: Open<'_>, monitor: &dyn Monitor) -> Result<Curves, Error> {
+        let warned = Cell::new(false);
+        let open: Open<'_> = &|| {
+            let reader = open()?;
+            if !warned.replace(true) {
+                warn_of_readahead(name, reader.circumstances(), "curves", monitor);
+            }
+            Ok(reader)
+        };
         let mut curves = match self.part {
             Some(Part::Share(sample)) => {
                 let keep = Sweep::keep(&self.specs);

@@ -5,6 +5,7 @@ use super::comparison::{Comparison, part_counts};
 use super::curves::{Curves, Line};
 use super::figure::{Column, Figure, Figures, csv, json, named, with};
 use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, PART, POINT, Point, READAHEAD, RUN, STORAGE};
+use super::info;
 use super::levels::Levels;
 use crate::input::trace::Dimensions;
 use crate::levels::{self, Analysis, Hierarchy, Level, Passed};
@@ -111,6 +112,8 @@ impl Answer for Comparison {
             "trace": self.trace.name,
             "device": self.device.as_ref().map(|device| &device.name),
             "readahead": self.readahead.label,
+            "recorded": self.recorded.as_ref().map(info::recorded),
+            "left_out": self.left_out,
             "references": self.trace.references,
             "footprint_pages": self.trace.pages,
             "page_size": self.trace.page_size,

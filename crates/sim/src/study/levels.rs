@@ -1,6 +1,6 @@
 //! Hierarchies of caches over a trace.
 
-use super::comparison::read;
+use super::comparison::{read, warn_of_readahead};
 use super::error::{Error, MOST_CACHES, ParseError, Question, Stop};
 use super::monitor::Monitor;
 use crate::input::ingest::Keep;
@@ -128,6 +128,7 @@ impl Asked {
     /// What is wrong with the trace, or with the question for this trace.
     pub fn of(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Levels, Error> {
         let trace = read(name, reader, self.page_size, self.keep(), monitor)?;
+        warn_of_readahead(name, trace.circumstances.as_ref(), "levels", monitor);
         let hierarchies = self.hierarchies(trace.page_size, trace.pages)?;
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().map_err(Error::Threads)?;
         let all = hierarchies.len();

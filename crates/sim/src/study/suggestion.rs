@@ -14,7 +14,7 @@
 //!
 //! Each candidate is written as a rule, and the rules are read as a file of them is: what is measured is what the file says.
 
-use super::comparison::{give, in_pages, pages, read};
+use super::comparison::{give, in_pages, pages, read, recorded_readahead};
 use super::error::{Error, Stop};
 use super::monitor::Monitor;
 use crate::input::trace::{Dimensions, Trace};
@@ -53,8 +53,8 @@ pub struct Asked {
     pub page_size: Option<u64>,
     /// The device whose time is to be saved; by default misses are.
     pub device: Option<Named>,
-    /// What is read ahead.
-    pub readahead: Readahead,
+    /// What is read ahead; by default what the recording's own cache read ahead, where the trace says it.
+    pub readahead: Option<Readahead>,
     /// Threads to run on; 0: one for each core.
     pub threads: usize,
 }
@@ -127,7 +127,10 @@ impl Asked {
         let spec = Spec::parse(LruSp::INFO.name).expect("the policy is in the registry");
         let trace = read(name, reader, self.page_size, Sweep::keep(std::slice::from_ref(&spec)), monitor)?;
         let sizes = in_pages(&self.sizes, trace.page_size, trace.pages)?;
-        let costs = |candidates: &[Vec<Rule>]| self.costs(&spec, candidates, &pages(&sizes), &trace, monitor);
+        let recorded = || recorded_readahead(trace.circumstances.as_ref()?, monitor);
+        let readahead = self.readahead.clone().or_else(recorded).unwrap_or_default();
+        let costs =
+            |candidates: &[Vec<Rule>]| self.costs(&spec, candidates, (&pages(&sizes), &readahead), &trace, monitor);
         let unmanaged = costs(&[vec![]])?.remove(0);
 
         let scopes = scopes(&trace);
@@ -144,7 +147,7 @@ impl Asked {
             rule.saved = without.iter().zip(&managed).map(|(before, after)| before.saturating_sub(*after)).collect();
         }
         let device = self.device.as_ref().map(|device| device.name.clone());
-        let readahead = (!self.readahead.is_none()).then(|| self.readahead.label.clone());
+        let readahead = (!readahead.is_none()).then_some(readahead.label);
         Ok(Suggestion { trace: trace.dimensions(), sizes, device, readahead, unmanaged, rules: kept, managed })
     }
 
@@ -153,7 +156,7 @@ impl Asked {
         &self,
         spec: &Spec,
         candidates: &[Vec<Rule>],
-        sizes: &[u32],
+        (sizes, readahead): (&[u32], &Readahead),
         trace: &Trace,
         monitor: &dyn Monitor,
     ) -> Result<Vec<Costs>, Error> {
@@ -167,7 +170,7 @@ impl Asked {
         }
         let sweep = Sweep { specs, sizes: sizes.to_vec(), warmup: 0, threads: self.threads };
         let device = self.device.as_ref().map(|device| Model::clone(&device.model));
-        let watch = Watch { device, readahead: self.readahead.clone(), ..Watch::default() };
+        let watch = Watch { device, readahead: readahead.clone(), ..Watch::default() };
         let replaying = monitor.begin(format!("replaying {}", trace.name), Some(sweep.work(&watch, trace)), true);
         let outcomes = sweep.run_watching(&watch, trace, &|more| replaying.add(more));
         let all = candidates.len() * sizes.len();

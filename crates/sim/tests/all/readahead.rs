@@ -1,8 +1,10 @@
 //! What is read ahead, and what becomes of it, worked by hand on small traces; and what holds on all.
 
 use forebay_policy::Spec;
-use forebay_sim::{Counts, Keep, Readahead, ReadaheadCounts, RunOutcome, Sweep, Trace, Watch};
-use forebay_trace::{Input, Options};
+use forebay_sim::study::comparison::{Asked, Comparison};
+use forebay_sim::study::{Monitor, Progress};
+use forebay_sim::{Counts, Keep, Readahead, ReadaheadCounts, RunOutcome, Size, Sweep, Trace, Watch};
+use forebay_trace::{Circumstances, Input, Names, Options, Reader, Request, Unit};
 use proptest::prelude::*;
 
 fn load(text: String) -> Trace {
@@ -147,6 +149,76 @@ fn what_is_read_ahead_is_late_unless_the_program_thinks_meanwhile() {
     };
     // 1 comes with 0; 2 and 3 come 0.1 ms after 1 is used. None of that is thought away, half, or all.
     assert_eq!([0.0, 0.05, 0.2].map(run), [(Some(1), 0.2), (Some(1), 0.15), (Some(0), 0.1)]);
+}
+
+/// A trace that says how it was recorded.
+struct Recording(Box<dyn Reader>, Circumstances);
+
+impl Reader for Recording {
+    fn unit(&self) -> Unit {
+        self.0.unit()
+    }
+
+    fn circumstances(&self) -> Option<&Circumstances> {
+        Some(&self.1)
+    }
+
+    fn next(&mut self, names: &mut Names) -> forebay_trace::Result<Option<Request>> {
+        self.0.next(names)
+    }
+}
+
+struct Nobody;
+
+impl Monitor for Nobody {
+    fn begin(&self, _: String, _: Option<u64>, _: bool) -> Box<dyn Progress + '_> {
+        Box::new(Nobody)
+    }
+
+    fn warn(&self, message: &str) {
+        assert!(message.contains("there is no readahead `magic`"), "{message}");
+    }
+}
+
+impl Progress for Nobody {
+    fn add(&self, _: u64) -> bool {
+        true
+    }
+
+    fn set(&self, _: u64, _: Option<f64>) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_recording_is_replayed_with_what_its_cache_read_ahead_unless_it_is_asked_otherwise() {
+    let compared = |recorded: &str, policies: &[&str], asked: Option<&str>| {
+        let rows = (0..200).map(|block| format!("{} 1 0 0\n", block % 50)).collect::<String>();
+        let (_, reader) =
+            forebay_trace::reader::read(Input::from_bytes("test", rows).unwrap(), &Options::default()).unwrap();
+        let readahead = Some(recorded.to_owned());
+        let circumstances = Circumstances { front_end: "mount".to_owned(), readahead, ..Circumstances::default() };
+        let asked = Asked {
+            specs: policies.iter().map(|policy| Spec::parse(policy).unwrap()).collect(),
+            sizes: vec![Size::Pages(40)],
+            readahead: asked.map(|rule| rule.parse().unwrap()),
+            ..Asked::default()
+        };
+        asked.of("test", &mut Recording(reader, circumstances), &Nobody)
+    };
+    let hits = |comparison: &Comparison| -> Vec<(String, u64)> {
+        comparison.outcomes.iter().map(|outcome| (outcome.policy.clone(), outcome.total.hits)).collect()
+    };
+    let asked = compared("none", &["lru", "mru"], Some("linux:max=8")).unwrap();
+    let recorded = compared("linux:max=8", &["lru", "opt", "mru"], None).unwrap();
+    assert_eq!((hits(&recorded), &*recorded.readahead.label), (hits(&asked), "linux:max=8"));
+    assert_eq!(recorded.left_out, ["opt"]);
+    let without = compared("linux:max=8", &["lru", "opt"], Some("none")).unwrap();
+    assert_eq!((hits(&without)[0].1, without.left_out.len(), without.outcomes.len()), (0, 0, 2));
+    // What is not known here is said, and replayed without.
+    assert_eq!(hits(&compared("magic", &["lru"], None).unwrap()), [("lru".to_owned(), 0)]);
+    let error = compared("linux:max=8", &["opt"], None).unwrap_err().to_string();
+    assert!(error.contains("--readahead none"), "{error}");
 }
 
 proptest! {

@@ -4,7 +4,7 @@
 //!   `read`, `write` or `readahead`; `random-read` and `sequential-read` of programs that have said how they read.
 //! - `object_length` INT64, unsigned, where lengths are known: the bytes of the object, or null as long as they are those that it had before.
 //! - Key-value metadata: `forebay.unit` says what `offset` and `length` count (`bytes`; `blocks:512`; `pages`; where it is missing,
-//!   the place's name says it); `forebay.version` is 1; `forebay.crc32` has [checksums](crate::checksum) of what we have written ourselves.
+//!   the place's name says it); how the trace was [recorded](Circumstances), under keys of its own; `forebay.version` is 1; `forebay.crc32` has [checksums](crate::checksum) of what we have written ourselves.
 //!
 //! Files from elsewhere are read too: columns in any order, named as in a [CSV](super::csv) or by [`Columns`](super::csv::Columns), others ignored,
 //! all but the place optional (time 0, unnamed, one unit, read), with or without nulls (a null is what a missing column is). Numbers are INT32
@@ -14,6 +14,7 @@
 use super::Format;
 use super::csv::{Keys, Layout, Meaning, Role, length_in, operation, unit_of};
 use crate::checksum::{Checksums, place};
+use crate::circumstances::Circumstances;
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::names::Names;
@@ -97,6 +98,7 @@ struct Parquet<R: ChunkReader + 'static> {
     checksums: Option<Checksums>,
     unit: Unit,
     page_size: Option<PageSize>,
+    circumstances: Option<Circumstances>,
     layout: Layout,
     /// The column that says how long objects are.
     object_length: Option<usize>,
@@ -241,6 +243,7 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             })
         });
         let page_size = page_size.transpose()?.map(|bytes| PageSize { bytes, origin: Origin::Recorded });
+        let circumstances = Circumstances::parse(given).map_err(|message| Error::new(&file, message))?;
         for role in ROLES {
             let Some((meaning, place)) = layout.column(role) else { continue };
             let column = schema.column(place);
@@ -288,6 +291,7 @@ impl<R: ChunkReader + 'static> Parquet<R> {
             checksums,
             unit,
             page_size,
+            circumstances,
             layout,
             object_length,
             place,
@@ -467,6 +471,10 @@ impl<R: ChunkReader + 'static> Reader for Parquet<R> {
 
     fn page_size(&self) -> Option<PageSize> {
         self.page_size
+    }
+
+    fn circumstances(&self) -> Option<&Circumstances> {
+        self.circumstances.as_ref()
     }
 
     fn has_lengths(&self) -> bool {

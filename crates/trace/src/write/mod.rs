@@ -1,5 +1,6 @@
 //! Writing traces: one file a format, and one line each in [`OUTPUTS`].
 
+use crate::circumstances::Circumstances;
 use crate::error::{Error, Result};
 use crate::names::Names;
 use crate::pages::{Origin, Paging};
@@ -53,6 +54,8 @@ pub struct ConvertOptions {
     pub page_size: Option<u64>,
     /// Whether an existing file is replaced.
     pub force: bool,
+    /// How the trace was recorded, if its reader does not say it; Parquet keeps it.
+    pub circumstances: Option<Circumstances>,
 }
 
 /// Writes the trace of `reader` to `out`, in the format and compression that its name asks for, and returns the number of
@@ -182,7 +185,8 @@ fn create(
     Ok(match output.name {
         "parquet" => {
             let (page_size, lengths) = (options.page_size.or_else(recorded), reader.has_lengths());
-            Box::new(parquet::Parquet::create(file, out, unit, page_size, lengths)?)
+            let circumstances = options.circumstances.as_ref().or_else(|| reader.circumstances());
+            Box::new(parquet::Parquet::create(file, out, unit, page_size, circumstances, lengths)?)
         }
         "csv" => Box::new(csv::Csv::create(file, sink(out)?, unit)?),
         "oracle-general" => {

@@ -4,6 +4,7 @@
 
 use super::Writer;
 use crate::checksum::{CHECKSUMS_KEY, Checksums, Summed, WRITER, description};
+use crate::circumstances::Circumstances;
 use crate::error::{Error, Result};
 use crate::formats::parquet::{COLUMNS, OBJECT_LENGTH, PAGE_SIZE_KEY, UNIT_KEY, VERSION_KEY, unit_text};
 use crate::names::Names;
@@ -75,9 +76,17 @@ impl Lengths {
 
 impl Parquet {
     /// `lengths`: the trace says how long objects are.
-    pub(super) fn create(file: &str, out: File, unit: Unit, page_size: Option<u64>, lengths: bool) -> Result<Self> {
+    pub(super) fn create(
+        file: &str,
+        out: File,
+        unit: Unit,
+        page_size: Option<u64>,
+        circumstances: Option<&Circumstances>,
+        lengths: bool,
+    ) -> Result<Self> {
         let mut metadata = vec![(VERSION_KEY, "1".to_owned()), (UNIT_KEY, unit_text(unit))];
         metadata.extend(page_size.map(|bytes| (PAGE_SIZE_KEY, bytes.to_string())));
+        metadata.extend(circumstances.into_iter().flat_map(Circumstances::metadata));
         let create = || {
             let keys = metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
             let mut properties = WriterProperties::builder()

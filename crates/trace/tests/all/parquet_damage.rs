@@ -26,7 +26,7 @@ fn no_flipped_bit_of_a_table_makes_another_trace() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("t.parquet");
     let (_, mut made) = open(Path::new("zipf:pages=300,references=2000"), &Options::default()).expect("a trace");
-    let options = ConvertOptions { page_size: Some(4096), force: false };
+    let options = ConvertOptions { page_size: Some(4096), ..ConvertOptions::default() };
     convert(made.as_mut(), &file, &options, &mut |_| {}).expect("it is written");
     let table = std::fs::read(&file).expect("it is there");
     let whole = read(table.clone()).expect("it is whole");

@@ -3,11 +3,11 @@
 use crate::real_trace::real_trace;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
+use forebay_sim::Size;
 use forebay_sim::study::comparison::{Asked, Warmup};
 use forebay_sim::study::error::Stop;
 use forebay_sim::study::monitor::{Monitor, Progress};
 use forebay_sim::study::{Answer, Comparison};
-use forebay_sim::{Readahead, Size};
 use forebay_trace::{Input, Options, Reader};
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn compare(reader: &mut dyn Reader, specs: Vec<Spec>, sizes: &[Size], device: Op
         warmup: Warmup::References(0),
         device: device.map(|name| name.parse::<Named>().expect("a device")),
         think_ms: 0.0,
-        readahead: Readahead::default(),
+        readahead: None,
         epochs: false,
         by_distance: false,
         by: None,
@@ -265,6 +265,22 @@ fn the_size_does_not_jump_with_the_policies_or_sizes_that_are_asked() {
     for (name, blocks) in [("scans", scans), ("loops", loops)] {
         the_size_stays(name, &|| text(&blocks));
     }
+}
+
+#[test]
+fn mostly_first_uses_are_named_with_the_hits_that_no_cache_can_exceed() {
+    // So many of ten references are to a page that was never there before, the others to one of a few.
+    let advice = |of_ten: u64| {
+        let page = |time: u64| if time % 10 < of_ten { 1_000 + time } else { time * 7919 % 40 };
+        let blocks: Vec<u64> = (0..20_000).map(page).collect();
+        let answer = compare(text(&blocks).as_mut(), specs(&["lru", "arc"]), &[Size::Pages(100)], None).json();
+        answer["advice"].as_str().expect("there is advice").to_owned()
+    };
+    let mostly = advice(6);
+    let ceiling =
+        "Most of the references, 60.1 %, are first uses, and no cache hits more than the other 39.9 %. A longer trace";
+    assert!(mostly.starts_with("Take lru") && mostly.contains(ceiling), "{mostly}");
+    assert!(!advice(4).contains("first uses"), "{}", advice(4));
 }
 
 #[test]
