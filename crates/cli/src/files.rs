@@ -8,6 +8,7 @@ use forebay_report::figure::{self, Draw};
 use forebay_report::file::{self, FileError};
 use forebay_report::study::trace_name;
 use forebay_report::{Chart, Document, Key, Made, Section};
+use forebay_sim::Readahead;
 use forebay_sim::study::experiment::typed;
 use forebay_sim::study::{Progress, counted};
 use forebay_trace::{ConvertOptions, Origin, Paging, Reader, Unit};
@@ -165,6 +166,7 @@ pub(crate) fn write_trace(
     let hides_size = !output.keeps_requests && (reader.unit() != Unit::Pages || options.page_size.is_some());
     // A table of other programs' has no place for it, and it would be inferred.
     let forgets_size = output.name == "csv" && reader.page_size().is_some_and(|size| size.origin == Origin::Recorded);
+    let readahead = reader.circumstances().and_then(|circumstances| circumstances.readahead.clone());
     interrupt::writing(out);
     let requests = forebay_trace::convert(reader, out, options, &mut |done| progress.at(done))?;
     let bytes = std::fs::metadata(out).map_or(0, |metadata| metadata.len());
@@ -175,6 +177,10 @@ pub(crate) fn write_trace(
     } else if forgets_size {
         let (size, option) = (show_bytes(size), page_size_option(size));
         eprintln!("forebay: {} does not say that pages have {size}: read it with{option}", out.display());
+    }
+    if let Some(rule) = readahead.filter(|rule| output.name != "parquet" && rule.parse::<Readahead>().is_ok()) {
+        let out = out.display();
+        eprintln!("forebay: {out} does not say how it was recorded: compare it with --readahead {rule}");
     }
     Ok(())
 }

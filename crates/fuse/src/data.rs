@@ -97,16 +97,10 @@ impl Shared {
         with_room(size, |room| match self.read_into(&asked, hint, offset, room, false) {
             Ok(Done::Now(length)) => {
                 self.counters.immediate.add(1);
-                if cached {
-                    asked.open.readahead.mapping_used(true);
-                }
                 reply.bytes(&room[..length]);
             }
             Err(errno) => reply.error(self.failed(errno)),
             Ok(Done::Later) => {
-                if cached {
-                    asked.open.readahead.mapping_used(false);
-                }
                 let shared = Arc::clone(self);
                 reply.hand_over(&self.under_way, asked.caller.thread);
                 self.workers.run(move || {

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A hint about a part of a file; a length of 0 is to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,38 +30,23 @@ impl Hinted {
     }
 }
 
-/// As long as no more uses of mappings have missed than this, beyond those that hit, a miss brings a window: `MMAP_LOTSAMISS` in Linux's `mm/filemap.c`.
-const MANY_MISSES: u16 = 100;
-
 /// How an open file is read ahead.
 #[derive(Default)]
-pub(crate) struct Readahead {
-    advice: AtomicU8,
-    /// Uses of its mappings that missed, beyond those that hit. As in Linux no more than ten times [`MANY_MISSES`].
-    misses: AtomicU16,
-}
+pub(crate) struct Readahead(AtomicU8);
 
 impl Readahead {
     fn set(&self, advice: Advice) {
-        self.advice.store(advice as u8, Ordering::Relaxed);
+        self.0.store(advice as u8, Ordering::Relaxed);
     }
 
-    /// `mapped`: of a use of a mapping. The kernel asks for a page at a time however far the program goes on. So a miss brings the longest window, which lies
-    /// behind it, where Linux reads around it. Once many have missed, it brings what its stream expects.
+    /// `mapped`: of a use of a mapping. The kernel asks for a page at a time however far the program goes on: so a miss brings a long window.
     pub(crate) fn hint(&self, mapped: bool) -> Hint {
-        match Advice::numbered(self.advice.load(Ordering::Relaxed).into()) {
+        match Advice::numbered(self.0.load(Ordering::Relaxed).into()) {
             Some(Advice::Random) => Hint::Random,
             Some(Advice::Sequential) => Hint::Sequential,
-            _ if mapped && self.misses.load(Ordering::Relaxed) <= MANY_MISSES => Hint::Sequential,
+            _ if mapped => Hint::Sequential,
             _ => Hint::Normal,
         }
-    }
-
-    /// A mapping was used.
-    pub(crate) fn mapping_used(&self, hit: bool) {
-        let most = 10 * MANY_MISSES;
-        let count = |misses: u16| Some(if hit { misses.saturating_sub(1) } else { most.min(misses + 1) });
-        _ = self.misses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
     }
 }
 

@@ -35,24 +35,32 @@ const CACHE: &str = "forebay.cache";
 const POLICY_BYTES: &str = "forebay.policy_bytes";
 const MODE: &str = "forebay.mode";
 
+/// A foreign text for a terminal: without what would steer it, and not long.
+fn plain(text: &str) -> String {
+    text.chars().take(LONGEST).map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+/// The most letters that are shown of a text.
+const LONGEST: usize = 100;
+
 impl Circumstances {
-    /// `by forebay mount: a cache of 64 MiB (62 MiB for its policy), under lru, write-back, readahead linux:max=512KiB`
+    /// `by forebay mount: at first a cache of 64 MiB (62 MiB for its policy), under lru, write-back, readahead linux:max=512KiB`
     pub fn in_words(&self) -> String {
         let Self { front_end, readahead, policy, cache, policy_bytes, mode } = self;
         let parts = [
             cache.map(|bytes| match policy_bytes {
                 Some(policy) if *policy != bytes => {
-                    format!("a cache of {} ({} for its policy)", show_bytes(bytes), show_bytes(*policy))
+                    format!("at first a cache of {} ({} for its policy)", show_bytes(bytes), show_bytes(*policy))
                 }
-                _ => format!("a cache of {}", show_bytes(bytes)),
+                _ => format!("at first a cache of {}", show_bytes(bytes)),
             }),
-            policy.as_ref().map(|policy| format!("under {policy}")),
-            mode.clone(),
-            readahead.as_ref().map(|rule| format!("readahead {rule}")),
+            policy.as_ref().map(|policy| format!("under {}", plain(policy))),
+            mode.as_deref().map(plain),
+            readahead.as_ref().map(|rule| format!("readahead {}", plain(rule))),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         let with = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
-        format!("by forebay {front_end}{with}")
+        format!("by forebay {}{with}", plain(front_end))
     }
 
     /// The metadata of a table, by key.
@@ -74,7 +82,7 @@ impl Circumstances {
         let Some(front_end) = given(FRONT_END) else { return Ok(None) };
         let text = |key| given(key).map(str::to_owned);
         let number = |key| {
-            let wrong = |text: &str| format!("its {key} is `{text}`; it should be a number of bytes");
+            let wrong = |text: &str| format!("its {key} is `{}`; it should be a number of bytes", plain(text));
             given(key).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
         };
         Ok(Some(Self {
@@ -106,7 +114,8 @@ mod tests {
             mode: Some("write-back".to_owned()),
         };
         assert_eq!(least.in_words(), "by forebay mount");
-        let with = "a cache of 64 MiB (62 MiB for its policy), under lru, write-back, readahead linux:max=512KiB";
+        let with =
+            "at first a cache of 64 MiB (62 MiB for its policy), under lru, write-back, readahead linux:max=512KiB";
         assert_eq!(most.in_words(), format!("by forebay mount: {with}"));
         for circumstances in [least, most] {
             let mut metadata: HashMap<&str, String> = circumstances.metadata().collect();
@@ -116,6 +125,16 @@ mod tests {
             assert_eq!(wrong.unwrap_err(), "its forebay.cache is `64MiB`; it should be a number of bytes");
         }
         assert_eq!(Circumstances::parse(|_| None), Ok(None));
+    }
+
+    #[test]
+    fn foreign_texts_cannot_steer_a_terminal() {
+        let hostile = "\x1b[31mred\nforged".to_owned() + &"x".repeat(1000);
+        let circumstances =
+            Circumstances { front_end: hostile.clone(), policy: Some(hostile), ..Circumstances::default() };
+        let words = circumstances.in_words();
+        assert!(words.starts_with("by forebay ?[31mred?forgedxxx") && words.len() < 300, "{words}");
+        assert!(!words.contains(char::is_control), "{words}");
     }
 
     #[test]

@@ -201,6 +201,10 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
                 comparison.forget_states();
             }
         }
+        if arguments.format == Form::Csv {
+            let notes = [comparison.recorded_in_words(), comparison.left_out_in_words()];
+            notes.into_iter().flatten().for_each(|note| eprintln!("forebay: {name}: {note}"));
+        }
         answers.add(&comparison, |comparison, out| print(comparison, arguments.waits, out))?;
         if let Some(stop) = comparison.stopped {
             ended = Err(stopped_with_advice(stop, arguments.format));

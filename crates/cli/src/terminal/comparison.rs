@@ -28,7 +28,8 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     let about = if sample.is_some() { "about " } else { "" };
     let warm = if *warmup == 0 { String::new() } else { format!(" after {} to warm up", grouped(*warmup)) };
     // An answer is not looked for behind long tables.
-    let long = comparison.device.is_some() || waits || comparison.by.is_some() || comparison.tells_distances();
+    let more = comparison.device.is_some() || comparison.by.is_some() || !comparison.readahead.is_none();
+    let long = more || waits || comparison.tells_distances();
     let head = format!("{}: {}", trace.name, trace.in_words(about));
     let ahead = if readahead.is_none() { String::new() } else { format!(" with readahead {}", readahead.label) };
     let figures = format!("hit ratios in percent{ahead}{warm}");

@@ -258,7 +258,8 @@ fn references_are_recorded_whenever_it_is_asked_for() {
         assert!(info.contains(reads), "{name}: {info}");
     }
     let info = answer(&["info", &file("snapshot.parquet")]);
-    let cache = "a cache of 512 MiB (496 MiB for its policy), under clock-pro, write-back, readahead linux:max=512KiB";
+    let cache =
+        "at first a cache of 512 MiB (496 MiB for its policy), under clock-pro, write-back, readahead linux:max=512KiB";
     assert!(info.contains(&format!("recorded    by forebay serve: {cache}")), "{info}");
     server.stop();
 }

@@ -21,7 +21,9 @@
 //! - A stream of which, from mark to mark, less than a quarter was read, or less than three blocks, has no window any more: those
 //!   were random reads that happened to lie in it.
 //! - Any other read that misses is random. It is read alone.
-//! - A program that says that it reads in order gets the longest window at its first miss.
+//! - A program that says that it reads in order gets the longest window at its first miss, and so do uses of a mapped file, which ask for a page at a time. But once
+//!   100 more of an object's such reads have missed than were the first to use a page read ahead, they are not in order, and are taken as any others. The kernel counts
+//!   so for mapped files, by the open file (`mmap_miss` in `mm/filemap.c`), and its window lies around the miss, not behind it.
 //!
 //! Where this departs from the kernel:
 //!
@@ -47,6 +49,9 @@ const STREAMS: usize = 64;
 const USED: u64 = 4;
 const LEAST: u64 = 3;
 
+/// As many more reads in order may miss than use what was read ahead: `MMAP_LOTSAMISS`. No more than ten times as many are counted, as in the kernel.
+const MANY_MISSES: u16 = 100;
+
 /// Half of the objects whose streams are remembered.
 const OBJECTS: usize = 512;
 
@@ -61,7 +66,7 @@ pub struct Read {
     pub end: u64,
     /// The first block that missed.
     pub missed: Option<u64>,
-    /// The program has said that it reads in order.
+    /// The program has said that it reads in order, or uses a mapped file.
     pub in_order: bool,
 }
 
@@ -88,7 +93,7 @@ impl Streams {
 
     /// Of a window that was to end at `end` there was no room from block `at` on: the stream goes on from there.
     pub fn shorten(&mut self, object: u32, end: u64, at: u64) {
-        let streams = self.young.get_mut(&object).into_iter().flat_map(|streams| &mut streams.0);
+        let streams = self.young.get_mut(&object).into_iter().flat_map(|streams| &mut streams.streams);
         if let Some(stream) = streams.rev().find(|stream| stream.end == end && stream.mark <= at) {
             stream.end = at;
         }
@@ -126,9 +131,9 @@ impl Stream {
     }
 
     /// The initial window of a read; the blocks to be read ahead.
-    fn begin(&mut self, read: &Read, most: u64) -> Range<u64> {
+    fn begin(&mut self, read: &Read, in_order: bool, most: u64) -> Range<u64> {
         let blocks = read.end - read.start;
-        self.size = if read.in_order { most } else { initial(blocks, most) };
+        self.size = if in_order { most } else { initial(blocks, most) };
         let ahead = if self.size > blocks { self.size - blocks } else { following(self.size, most) };
         (self.mark, self.end) = (read.end, read.end.saturating_add(ahead));
         (self.read, self.due) = (0, 0);
@@ -165,40 +170,51 @@ pub fn following(size: u64, most: u64) -> u64 {
     (factor * size).min(most)
 }
 
-/// No more than `STREAMS`, the one read last at the end.
 #[derive(Debug, Default)]
-struct ObjectStreams(Vec<Stream>);
+struct ObjectStreams {
+    /// No more than `STREAMS`, the one read last at the end.
+    streams: Vec<Stream>,
+    /// Reads in order that missed, beyond those that were the first to use what was read ahead.
+    misses: u16,
+}
 
 impl ObjectStreams {
     fn expect(&mut self, read: &Read, most: u64) -> Range<u64> {
-        let found = self.0.iter().rposition(|stream| stream.has(read));
+        let found = self.streams.iter().rposition(|stream| stream.has(read));
         let mut stream = match found {
-            Some(index) => self.0.remove(index),
+            Some(index) => self.streams.remove(index),
             None => self.make_room(read),
         };
-        let sequential = found.is_some() || read.start == 0 || read.end - read.start > most || read.in_order;
+        let in_order = read.in_order && self.misses <= MANY_MISSES;
+        if read.in_order {
+            self.misses = match read.missed {
+                Some(_) => (self.misses + 1).min(10 * MANY_MISSES),
+                None => self.misses.saturating_sub(1),
+            };
+        }
+        let sequential = found.is_some() || read.start == 0 || read.end - read.start > most || in_order;
         let evicted = read.missed.is_some_and(|block| (stream.next..stream.end).contains(&block));
         stream.read += read.end - read.start;
         let ahead = if stream.size == 0 || evicted {
-            if sequential && read.missed.is_some() { stream.begin(read, most) } else { 0..0 }
+            if sequential && read.missed.is_some() { stream.begin(read, in_order, most) } else { 0..0 }
         } else if read.end > stream.mark {
             stream.go_on(read, most)
         } else {
             0..0
         };
         stream.next = read.end;
-        self.0.push(stream);
+        self.streams.push(stream);
         ahead
     }
 
     /// Where a stream may begin. If there are too many, it takes the place of the oldest one, of those without a window if these
     /// are the more: so random reads do not end streams.
     fn make_room(&mut self, read: &Read) -> Stream {
-        if self.0.len() == STREAMS {
+        if self.streams.len() == STREAMS {
             let unproven = |stream: &Stream| stream.size == 0;
-            let crowded = 2 * self.0.iter().filter(|stream| unproven(stream)).count() > STREAMS;
-            let oldest = if crowded { self.0.iter().position(unproven) } else { None };
-            self.0.remove(oldest.unwrap_or(0));
+            let crowded = 2 * self.streams.iter().filter(|stream| unproven(stream)).count() > STREAMS;
+            let oldest = if crowded { self.streams.iter().position(unproven) } else { None };
+            self.streams.remove(oldest.unwrap_or(0));
         }
         Stream::at(read)
     }
@@ -239,6 +255,25 @@ mod tests {
         assert_eq!(ahead(&mut streams, &[(0..2, false), (500..502, false), (90..91, false)]), [2..4, 0..0, 0..0]);
         // Twice the size of the read, and all that may be for a long one; one longer than that is sequential by itself.
         assert_eq!(ahead(&mut streams, &[(502..506, false), (1000..1040, false)]), [506..510, 1040..1072]);
+    }
+
+    #[test]
+    fn reads_in_order_that_miss_again_and_again_are_taken_as_any_others_until_they_use_what_is_read_ahead() {
+        let mut streams = Streams::default();
+        let mut in_order = |block: u64, hit: bool| {
+            let read = Read { in_order: true, ..read(7, block..block + 1, hit) };
+            streams.expect(&read, MOST).count()
+        };
+        let windows: Vec<usize> = (1..=300).map(|place| in_order(1000 * place, false)).collect();
+        assert!(windows[..101].iter().all(|&blocks| blocks == 31), "{windows:?}");
+        assert!(windows[101..].iter().all(|&blocks| blocks == 0), "{windows:?}");
+        // Of 300 misses 199 first uses leave 101, which is one too many.
+        (0..199).for_each(|use_| _ = in_order(5_000_000 + 1000 * use_, true));
+        assert_eq!([in_order(1, false), in_order(900_000, false)], [0, 0]);
+        (0..2).for_each(|use_| _ = in_order(6_000_000 + 1000 * use_, true));
+        assert_eq!([in_order(910_000, false), in_order(920_000, false)], [0, 0]);
+        (0..3).for_each(|use_| _ = in_order(7_000_000 + 1000 * use_, true));
+        assert_eq!(in_order(930_000, false), 31);
     }
 
     #[test]

@@ -237,8 +237,7 @@ class Trace:
 
         if isinstance(frame, pd.Series):
             return cls.from_numpy(frame.to_numpy(), page_size=page_size, name=name)
-        _columns.check(columns, [str(there) for there in frame.columns], name)
-        wanted = frame.columns.intersection([*_columns.COLUMNS, *(columns or {}).values()])
+        wanted = frame.columns.intersection(list(_columns.check(columns, [str(there) for there in frame.columns], name).values()))
         table = pa.Table.from_pandas(frame[list(wanted)], preserve_index=False).replace_schema_metadata(None)
         return cls.from_arrow(table, columns=columns, unit=unit, page_size=page_size, name=name)
 

@@ -3,7 +3,7 @@
 
 use super::advice::{NOTHING_AGAIN, POINTS_THAT_MATTER};
 use super::check::best;
-use super::comparison::{give, read};
+use super::comparison::{give, read, warn_of_readahead};
 use super::error::Error;
 use super::monitor::Monitor;
 use crate::analysis::{self, Analysis, Best, Classes, DistancePoint, FrequencyPoint, HitsByDistance};
@@ -38,6 +38,7 @@ impl Asked {
     pub fn of(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Analysis, Error> {
         let mut asked = self.asked.clone();
         let trace = read(name, reader, self.page_size, asked.keep(), monitor)?;
+        warn_of_readahead(name, trace.circumstances.as_ref(), "these figures", monitor);
         let sizes = self.sizes.iter().map(|size| size.pages(trace.page_size, trace.pages));
         asked.sizes = sizes.collect::<Result<_, SizeError>>()?;
         asked.sizes.sort_unstable();

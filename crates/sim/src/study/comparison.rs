@@ -320,7 +320,9 @@ pub(super) fn warn_of_readahead(name: &str, recorded: Option<&Circumstances>, wh
 pub(super) fn recorded_readahead(circumstances: &Circumstances, monitor: &dyn Monitor) -> Option<Readahead> {
     let parsed = circumstances.readahead.as_ref()?.parse();
     parsed
-        .map_err(|error| monitor.warn(&format!("what was read ahead as it was recorded is not known here: {error}")))
+        .map_err(|_| {
+            monitor.warn("what was read ahead while it was recorded has no name here: --readahead RULE says it")
+        })
         .ok()
 }
 
@@ -356,8 +358,8 @@ impl Comparison {
 
     /// Which policies were asked and left out, and why.
     pub fn left_out_in_words(&self) -> Option<String> {
-        let why = "they know the future references, and no readahead (to have them: --readahead none)";
-        (!self.left_out.is_empty()).then(|| format!("left out: {}; {why}", self.left_out.join(", ")))
+        let why = "left out, since what knows the future does not know what is read ahead (--readahead none has it)";
+        (!self.left_out.is_empty()).then(|| format!("{why}: {}", self.left_out.join(", ")))
     }
 
     /// Whether the sizes are those of whoever names none.

@@ -45,7 +45,7 @@ impl Asked {
             },
             "device": self.device.as_ref().map(|device| &device.name),
             "think_us": self.think_ms * 1e3,
-            "readahead": self.readahead.as_ref().map(|rule| &rule.label),
+            "readahead": self.readahead.as_ref().map_or("none", |rule| &rule.label),
             "by_distance": self.by_distance,
             "behind": self.behind.as_ref().map(|first| format!("{}@{}", first.spec.label, exact(first.size))),
             "page_size": self.page_size,

@@ -116,7 +116,7 @@ impl fmt::Display for Question {
             Self::WarmUpOfSample => "a sample has no warm-up of its own: leave out --warmup or --sample",
             Self::ReadaheadForeseen(policy) => {
                 let what =
-                    "knows what is referenced next, and not what is read ahead: leave it out, or say --readahead none";
+                    "knows what is referenced next, and not what is read ahead, by --readahead or as it was recorded: leave it out, or say --readahead none";
                 return write!(f, "{policy} {what}");
             }
             Self::NothingMisses(trace, pages) => {

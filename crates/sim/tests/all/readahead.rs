@@ -176,7 +176,7 @@ impl Monitor for Nobody {
     }
 
     fn warn(&self, message: &str) {
-        assert!(message.contains("there is no readahead `magic`"), "{message}");
+        assert!(message.contains("--readahead RULE"), "{message}");
     }
 }
 
