@@ -16,7 +16,7 @@ use std::io::Write;
 /// A size asked as a share is whole pages: where the trace is small that is another share.
 const HALF_A_PERCENT: f64 = 0.5;
 
-/// So many policies are beside each other in a table of programs or files.
+/// The most policies that a table of programs or files has columns for, beside `lru`.
 const BY_PART: usize = 5;
 
 /// The most programs or files that are shown by name.

@@ -14,7 +14,7 @@ const OFF_LINE_ALONE: &str =
 pub(super) const NOTHING_AGAIN: &str = "No page is used twice: a cache of any size and policy is of no use here.";
 /// Reuse is of no account if it is less than this share of the references.
 const LITTLE: f64 = 0.05;
-/// So many percent of the references as first uses are worth a word.
+/// The advice names first uses where they are at least this many percent of the references.
 const MOSTLY: f64 = 50.0;
 /// Policies nearer than this, in points, are equal for the purpose.
 pub(super) const POINTS_THAT_MATTER: f64 = 0.1;

@@ -309,7 +309,8 @@ impl Asked {
 
 /// Says that a recording is replayed without what its cache read ahead.
 pub(super) fn warn_of_readahead(name: &str, recorded: Option<&Circumstances>, what: &str, monitor: &dyn Monitor) {
-    if let Some(rule) = recorded.and_then(|recorded| recorded.readahead.as_deref()).filter(|&rule| rule != "none") {
+    let reads_ahead = |rule: &&str| rule.parse::<Readahead>().is_ok_and(|rule| !rule.is_none());
+    if let Some(rule) = recorded.and_then(|recorded| recorded.readahead.as_deref()).filter(reads_ahead) {
         let replayed =
             format!("{name} was recorded with readahead {rule}; {what} are of no readahead, `forebay compare` has it");
         monitor.warn(&replayed);

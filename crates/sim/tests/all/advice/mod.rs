@@ -269,7 +269,7 @@ fn the_size_does_not_jump_with_the_policies_or_sizes_that_are_asked() {
 
 #[test]
 fn mostly_first_uses_are_named_with_the_hits_that_no_cache_can_exceed() {
-    // So many of ten references are to a page that was never there before, the others to one of a few.
+    // Of ten references `of_ten` go to a new page each, and the others to 16 pages.
     let advice = |of_ten: u64| {
         let page = |time: u64| if time % 10 < of_ten { 1_000 + time } else { time * 7919 % 40 };
         let blocks: Vec<u64> = (0..20_000).map(page).collect();
