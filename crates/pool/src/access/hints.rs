@@ -16,7 +16,7 @@ const HINTED: u64 = 64;
 pub enum Hint {
     /// Nothing in particular: readahead follows the streams that it sees.
     Normal,
-    /// This handle will go through volumes in the order of blocks: the longest readahead from the first miss on.
+    /// This handle will go through volumes in the order of blocks: the longest readahead from the first miss on, unless many miss in vain.
     Sequential,
     /// This handle will jump: no readahead.
     Random,
