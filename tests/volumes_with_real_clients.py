@@ -27,6 +27,7 @@ TESTS = [
     "qemu",
     "durability",
     "fio",
+    "percentiles",
     "stopping",
     "full_disk",
     "tls",
@@ -50,7 +51,12 @@ def run_test(name, server):
         folder = pathlib.Path(folder)
         # PostgreSQL's user passes through.
         folder.chmod(0o755)
-        test.test(lambda *volumes, folder=folder, **options: Server(program, folder, *volumes, **options), folder)
+
+        def start(*volumes, folder=folder, **options):
+            return Server(program, folder, *volumes, **options)
+
+        start.program = program
+        test.test(start, folder)
 
 
 def main():

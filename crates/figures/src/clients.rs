@@ -15,8 +15,8 @@ figures! {
         written_bytes: u64 = Total, Count "client_written_bytes";
         /// Requests answered on the thread that received them, without waiting.
         immediate: u64 = Total, Count "client_immediate";
-        /// The time of a request that was not answered at once, from its arrival to its reply, in nanoseconds.
-        wait_time: Distribution = Histogram, Times "client_wait_time";
+        /// The time of a request, from when it was received to its reply; on a mount of reads, writes and fsyncs, in nanoseconds.
+        request_time: Distribution = Histogram, Times "client_request_time";
         /// Requests answered with an error, whichever they were.
         errors: u64 = Total, Count "client_errors";
     }

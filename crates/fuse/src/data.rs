@@ -81,6 +81,11 @@ impl Shared {
         }
     }
 
+    /// A request is about to be answered: counted before the reply, after which a client may look.
+    pub(crate) fn timed(&self, reply: &Reply) {
+        self.counters.request_time.add_time(reply.age());
+    }
+
     pub(crate) fn failed(&self, errno: Errno) -> Errno {
         self.counters.errors.add(1);
         errno
@@ -97,6 +102,7 @@ impl Shared {
         with_room(size, |room| match self.read_into(&asked, hint, offset, room, false) {
             Ok(Done::Now(length)) => {
                 self.counters.immediate.add(1);
+                self.timed(&reply);
                 reply.bytes(&room[..length]);
             }
             Err(errno) => reply.error(self.failed(errno)),
@@ -105,7 +111,10 @@ impl Shared {
                 reply.hand_over(&self.under_way, asked.caller.thread);
                 self.workers.run(move || {
                     with_room(size, |room| match shared.read_into(&asked, hint, offset, room, true) {
-                        Ok(Done::Now(length)) => reply.bytes(&room[..length]),
+                        Ok(Done::Now(length)) => {
+                            shared.timed(&reply);
+                            reply.bytes(&room[..length]);
+                        }
                         Ok(Done::Later) => reply.error(shared.failed(Errno::EIO)),
                         Err(errno) => reply.error(shared.failed(errno)),
                     });
@@ -155,6 +164,7 @@ impl Shared {
         match begun {
             Ok(Done::Now(())) => {
                 self.counters.immediate.add(1);
+                self.timed(&reply);
                 reply.count(data.len() as u32);
             }
             Err(errno) => reply.error(self.failed(errno)),
@@ -174,7 +184,10 @@ impl Shared {
 
     fn write_now(&self, asked: &Asked, bytes: &Bytes<'_>, reply: Reply) {
         match self.write_from(asked, bytes) {
-            Ok(Done::Now(())) => reply.count(bytes.data.len() as u32),
+            Ok(Done::Now(())) => {
+                self.timed(&reply);
+                reply.count(bytes.data.len() as u32);
+            }
             Ok(Done::Later) => reply.error(self.failed(Errno::EIO)),
             Err(errno) => reply.error(self.failed(errno)),
         }

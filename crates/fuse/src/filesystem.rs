@@ -83,7 +83,9 @@ impl FileSystem {
             }
             Operation::Sync { handle, data_only } => {
                 self.later(shared.asked(handle, caller), reply, move |shared, asked, reply| {
-                    reply.done(shared.sync(asked, data_only));
+                    let synced = shared.sync(asked, data_only);
+                    shared.timed(&reply);
+                    reply.done(synced);
                 });
             }
             Operation::SetXattr { name, value, flags, drop_group_id } => match of_ours(name) {

@@ -56,6 +56,8 @@ pub(crate) struct Receiver<'a> {
     serial: u32,
     /// The bytes of a request before its data.
     header: usize,
+    /// When that came which is being answered.
+    came: Instant,
     /// When the message must be whole that has begun to come.
     whole: Option<Instant>,
     spin: Spin<'a>,
@@ -75,8 +77,8 @@ impl<'a> Receiver<'a> {
         let replies = Replies::new(connection.terms.form);
         let counts = Counts { connections: 1, ..Counts::default() };
         let header = header(connection.terms.form);
-        let spin = Spin::new(spinners);
-        Self { connection, session, input, replies, counts, serial: 0, header, whole: None, spin, config, stop }
+        let (spin, came) = (Spin::new(spinners), Instant::now());
+        Self { connection, session, input, replies, counts, serial: 0, header, came, whole: None, spin, config, stop }
     }
 
     /// Serves until the end, and says why it came. Nothing is in flight afterwards.
@@ -269,7 +271,7 @@ impl<'a> Receiver<'a> {
             connection: Arc::clone(&connection),
             request,
             command,
-            since: Instant::now(),
+            since: self.came,
             payload,
             lease: None,
             done: 0,
@@ -345,7 +347,7 @@ impl<'a> Receiver<'a> {
             connection: Arc::clone(&self.connection),
             request: *request,
             command,
-            since: Instant::now(),
+            since: self.came,
             payload,
             lease,
             done: 0,
@@ -398,7 +400,14 @@ impl<'a> Receiver<'a> {
 
     /// Sends what has been answered.
     fn flush(&mut self) -> Result<(), Close> {
-        self.connection.volume.counters.absorb(&std::mem::take(&mut self.counts));
+        let counts = std::mem::take(&mut self.counts);
+        let counters = &self.connection.volume.counters;
+        counters.absorb(&counts);
+        let answered = counts.requests.all();
+        if answered > 0 {
+            let took = u64::try_from(self.came.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            counters.request_time.add_many(took, answered);
+        }
         if self.replies.len() > 0 {
             self.connection.link.send(self.replies.parcel(None))?;
         }
@@ -435,6 +444,7 @@ impl<'a> Receiver<'a> {
             let wait = Wait { spin, deadline: self.deadline(), stop: self.stop };
             let received = self.input.fill(&self.connection.link, wait)?;
             if self.judge(received)? > 0 {
+                self.came = Instant::now();
                 return Ok(());
             }
         }

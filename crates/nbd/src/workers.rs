@@ -361,7 +361,7 @@ impl Job {
         let Self { connection, command, since, payload, lease, .. } = self;
         // Before the reply, after which a client may look.
         connection.volume.counters.absorb(&counts);
-        connection.volume.counters.wait_time.add_time(since.elapsed());
+        connection.volume.counters.request_time.add_time(since.elapsed());
         connection.purse.budget.keep(payload);
         connection.link.offer(replies.parcel(lease.filter(|_| command != Command::Write)));
         connection.release();

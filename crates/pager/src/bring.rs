@@ -41,7 +41,11 @@ impl Shared {
         let handed = self.space.faults.in_place;
         let kind = if handed { self.kind_of(handle, region, fault.address, fault.write).0 } else { fault.kind };
         let fault = Fault { kind, ..fault };
-        self.count(kind);
+        // Several threads may write to one clean page at once. For the first it becomes dirty; the others have nothing more to be done for them.
+        let block = (at / self.page_size) as u64;
+        if kind != Kind::Protected || !handle.is_dirty(&region.volume, block) {
+            self.count(kind);
+        }
         let brought = try_to_bring(self, handle, region, at, fault.write, Some(fault)).transpose();
         let Some(brought) = brought else {
             self.counters.fault_time.add_time(start.elapsed());

@@ -24,7 +24,7 @@ figures! {
         dirty: u64, Level "cache_dirty_pages";
         /// Pages evicted by the policy that are still to be written.
         laundry: u32, Level "cache_laundry_pages";
-        /// References that found their page resident.
+        /// References that found their page resident, used before or read ahead; the latter are the volumes' `readahead_used`.
         hits: u64, Count "cache_hits";
         /// References that did not find their page resident.
         misses: u64, Count "cache_misses";
@@ -84,13 +84,13 @@ figures! {
         share: Option<ShareStatistics>;
         /// Pages that are dirty.
         dirty: u64 = Total, Level "volume_dirty_pages";
-        /// References that found their page resident.
+        /// References that found their page resident, used before or read ahead.
         hits: u64 = Total, Count "volume_hits";
         /// References that did not find their page resident.
         misses: u64 = Total, Count "volume_misses";
         /// Pages read ahead.
         pages_read_ahead: u64 = Total, Count "volume_readahead_pages";
-        /// Pages read ahead that were used.
+        /// Pages read ahead that were used: this many of the hits are thanks to readahead.
         readahead_used: u64 = Total, Count "volume_readahead_used";
         /// Pages written back.
         pages_written_back: u64 = Total, Count "volume_writeback_pages";

@@ -121,14 +121,6 @@ impl<T> Change<'_, T> {
     }
 }
 
-/// What 99 % of the clients' requests took at most; those answered at once took next to nothing.
-fn client_time(of: &Change<'_, VolumeReport>) -> Option<f64> {
-    let mut times = of.times(|of| &of.clients.wait_time);
-    times.buckets.resize(times.buckets.len().max(1), 0);
-    times.buckets[0] += of.count(|of| of.clients.immediate);
-    (times.count() > 0).then(|| times.quantile(0.99) as f64 / 1e9)
-}
-
 fn references(of: &Change<'_, VolumeReport>) -> u64 {
     of.count(|of| of.pool.hits + of.pool.misses)
 }
@@ -148,7 +140,7 @@ const VOLUMES: &[Column<VolumeReport>] = &[
     Column("read/s", "read_bytes_per_second", 0, |of| Cell::Bytes(of.rate(|of| of.clients.read_bytes))),
     Column("written/s", "written_bytes_per_second", 0, |of| Cell::Bytes(of.rate(|of| of.clients.written_bytes))),
     Column("requests/s", "requests_per_second", 1, |of| Cell::Number(of.rate(|of| of.clients.requests.all()))),
-    Column("99 % ms", "client_p99_seconds", 1, |of| Cell::Millis(client_time(of))),
+    Column("99 % ms", "client_p99_seconds", 1, |of| Cell::Millis(of.most(|of| &of.clients.request_time))),
     Column("device read/s", "device_read_bytes_per_second", 3, |of| {
         Cell::Bytes(of.rate(|of| of.pool.device.read_bytes))
     }),
@@ -404,6 +396,7 @@ fn bytes(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_figures::{Histogram, Tally};
 
     fn report(seconds: f64, hits: u64, read: u64) -> Report {
         let mut cache = CacheReport { name: "shared".to_owned(), ..CacheReport::default() };
@@ -519,19 +512,25 @@ mod tests {
     }
 
     #[test]
-    fn requests_answered_at_once_count_among_the_quickest() {
-        let mut now = report(2.0, 0, 0);
-        let clients = &mut now.volumes[0].clients;
-        clients.wait_time = Distribution { buckets: [vec![0; 20], vec![10]].concat(), sum: 10 << 20 };
-        let waited = |now: &Report| Figures::new(now, &Report::default()).volumes.rows[0][8].clone();
-        assert_eq!(waited(&now), Cell::Millis(Some((1 << 20) as f64 / 1e9)));
-        now.volumes[0].clients.immediate = 990;
-        assert_eq!(waited(&now), Cell::Millis(Some(1e-9)));
-        assert_eq!(waited(&report(2.0, 0, 0)), Cell::Millis(None));
-        // Writes are answered from the cache, all of them at once.
-        let mut now = report(2.0, 0, 0);
-        now.volumes[0].clients.immediate = 5;
-        assert_eq!(waited(&now).show(), "<0.01");
+    fn the_slowest_requests_of_the_interval_are_shown_and_none_where_there_were_none() {
+        let taken = |quick: u64, slow: u64| {
+            let times = Histogram::default();
+            times.add_many(2_000, quick);
+            times.add_many(3_000_000, slow);
+            let mut report = report(2.0, 0, 0);
+            report.volumes[0].clients.request_time = times.read();
+            report
+        };
+        let waited = |now: &Report, before: &Report| Figures::new(now, before).volumes.rows[0][8].clone();
+        let is_about = |cell: Cell, millis: f64| {
+            let Cell::Millis(Some(seconds)) = cell else { panic!("{cell:?}") };
+            (seconds * 1e3 - millis).abs() <= millis / 8.0
+        };
+        let none = Report::default();
+        assert!(is_about(waited(&taken(10, 990), &none), 3.0));
+        assert!(is_about(waited(&taken(1_000, 0), &none), 0.002));
+        assert!(is_about(waited(&taken(1_990, 990), &taken(990, 990)), 0.002));
+        assert_eq!(waited(&taken(5, 5), &taken(5, 5)), Cell::Millis(None));
     }
 
     #[test]

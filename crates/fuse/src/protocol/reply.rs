@@ -9,6 +9,7 @@ use super::errno::Errno;
 use super::under_way::UnderWay;
 use crate::attributes::Attributes;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How long the kernel may keep names and attributes before it asks again, in seconds.
 const BELIEVED: u64 = 1;
@@ -53,6 +54,7 @@ pub(crate) struct Reply {
     channel: Arc<Channel>,
     unique: u64,
     node: u64,
+    received: Instant,
     answered: bool,
     /// The request has left the thread that received it.
     waits: Option<Arc<UnderWay>>,
@@ -156,18 +158,23 @@ impl Fixed {
 impl Reply {
     /// `node`: the file that the request is about; 0 for none.
     pub(super) fn new(channel: &Arc<Channel>, unique: u64, node: u64) -> Self {
-        Self { channel: Arc::clone(channel), unique, node, answered: false, waits: None }
+        Self { channel: Arc::clone(channel), unique, node, received: Instant::now(), answered: false, waits: None }
     }
 
     /// For a request that is not answered.
     pub(super) fn none(channel: &Arc<Channel>) -> Self {
-        Self { channel: Arc::clone(channel), unique: 0, node: 0, answered: true, waits: None }
+        Self { channel: Arc::clone(channel), unique: 0, node: 0, received: Instant::now(), answered: true, waits: None }
     }
 
     /// The request goes to another thread, which may wait; a thread of a program waits for the answer.
     pub(crate) fn hand_over(&mut self, under_way: &Arc<UnderWay>, thread: u32) {
         under_way.add(self.unique, self.node, &self.channel, thread);
         self.waits = Some(Arc::clone(under_way));
+    }
+
+    /// How long ago the request was received.
+    pub(crate) fn age(&self) -> Duration {
+        self.received.elapsed()
     }
 
     fn send(&mut self, error: i32, parts: [&[u8]; 2]) -> Unwanted {

@@ -159,6 +159,13 @@ impl<M: Memory> Handle<M> {
         !pin.state.in_laundry()
     }
 
+    /// Whether a page is resident and dirty, and is not being written; nobody learns that this was asked.
+    pub fn is_dirty(&self, volume: &Volume, block: u64) -> bool {
+        let Ok(pin) = self.pin(volume.id, block) else { return false };
+        self.unpin(pin);
+        pin.state.dirty() && !pin.state.in_writeback()
+    }
+
     /// Pins a page for reading if it was read ahead and has not been used since: this is its first use. Never waits.
     pub fn use_ahead<'h>(&'h self, volume: &Arc<Volume>, block: u64) -> Option<ReadPin<'h, M>> {
         let pin = self.pin(volume.id, block).ok()?;

@@ -88,8 +88,8 @@ fn encode(encoder: &mut MetricEncoder<'_>, kind: Kind, value: Value<'_>) -> fmt:
         Value::Real(level) => encoder.encode_gauge(&level),
         Value::Distribution(values) => {
             let scale = if kind == Kind::Times { 1e9 } else { 1.0 };
-            let bounds = (0..).map(|power| 2_f64.powi(power) / scale);
-            let mut buckets: Vec<(f64, u64)> = bounds.zip(values.buckets.iter().copied()).collect();
+            let powers = values.by_powers_of_two();
+            let mut buckets: Vec<(f64, u64)> = powers.map(|(bound, count)| (bound as f64 / scale, count)).collect();
             buckets.push((f64::INFINITY, 0));
             let none: Option<&HashMap<usize, Exemplar<NoLabelSet, f64>>> = None;
             encoder.encode_histogram(values.sum as f64 / scale, values.count(), &buckets, none)
