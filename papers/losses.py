@@ -45,6 +45,9 @@ DEVICE = Measure(
     difference=lambda ours, theirs: 100 * (ours / theirs - 1), unit=" s")
 COLUMNS = "\n| policy | against | worst | second | third |\n| --- | --- | --- | --- | --- |\n"
 EXPLAINED = """
+How each works, and what else defeats it: [how the policies work](how/README.md). Why S3-FIFO, LIRS, CLOCK-Pro, MQ and W-TinyLFU have other hits in libCacheSim
+and in Caffeine: [differences](differences.md).
+
 The three largest losses of each policy, in points of the hit ratio, on the {traces} traces of `papers/` with caches of 1, 5, 10, 20, 30 and
 50 % of their pages. `−3.8: vSCSI at 30 %, 39.4 for 43.2` says: on vSCSI, in a cache of 30 % of its pages, the policy hits 39.4 % of
 the references, and the other one 43.2 %.
