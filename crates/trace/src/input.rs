@@ -312,6 +312,8 @@ pub struct Lines {
     unended: bool,
     /// Why the line after the block is none, if so.
     not_text: Option<String>,
+    /// Bytes that are no text are read as U+FFFD.
+    lossy: bool,
 }
 
 impl Lines {
@@ -325,7 +327,23 @@ impl Lines {
             rest: Vec::new(),
             unended: false,
             not_text: None,
+            lossy: false,
         }
+    }
+
+    /// The same lines, in which bytes that are no text stand as U+FFFD instead of being an error.
+    pub fn lossy(self) -> Self {
+        Self { lossy: true, ..self }
+    }
+
+    /// The file's name as the user gave it.
+    pub fn file(&self) -> &str {
+        &self.bytes.file
+    }
+
+    /// The number of the line read last, the first being 1.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The next line without its end; `None` at the end of the file. Named `next_line`, not `next`: it lends the line.
@@ -379,6 +397,9 @@ impl Lines {
             }
         }
         self.block = String::from_utf8(block).unwrap_or_else(|error| {
+            if self.lossy {
+                return String::from_utf8_lossy(error.as_bytes()).into_owned();
+            }
             let valid = error.utf8_error().valid_up_to();
             let mut block = error.into_bytes();
             let start = block[..valid].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

@@ -46,6 +46,11 @@ pub trait Reader: Send {
         self.source()?.share()
     }
 
+    /// What it has skipped so far because it makes no sense: a sentence for the user, once all is read.
+    fn warning(&self) -> Option<String> {
+        self.source()?.warning()
+    }
+
     /// The next request; `None` at the end. Owners and objects are numbered in `names`.
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>>;
 
@@ -147,6 +152,10 @@ impl Reader for Measured {
 
     fn has_lengths(&self) -> bool {
         self.reader.has_lengths()
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.reader.warning()
     }
 
     fn share(&self) -> Option<f64> {

@@ -7,15 +7,18 @@
 //! - address, hexadecimal, in bytes.
 //! - size in bytes, decimal, after a comma.
 //!
-//! Lines of `==PID==` and `--PID--` are valgrind's own and skipped. There are no times, and neither owner nor object: lackey
-//! writes the number of no process beside an access. Record with `--log-file=FILE`; with `--trace-children=yes` the name needs a
-//! `%p` in it, for a file each. Choose the page size of the memory that is meant, as `--page-size 4KiB`.
+//! Lines of `==PID==` and `--PID--` are valgrind's own and skipped. So is what the program itself has written between, as in a log of
+//! standard output and standard error together: it is counted, and told at the end with its first line. A file with more lines of that kind
+//! than accesses is an error. `--log-file=FILE` keeps them apart; with `--trace-children=yes` the name needs a `%p` in it, for a file each.
+//!
+//! There are no times, and neither owner nor object: lackey writes the number of no process beside an access. Choose the page size of the
+//! memory that is meant, as `--page-size 4KiB`.
 
-use super::by_line::by_line;
 use super::{Format, fields};
-use crate::error::Result;
+use crate::error::{Error, Position, Result};
 use crate::input::Lines;
 use crate::names::Names;
+use crate::reader::Reader;
 use crate::request::{Request, Unit};
 use forebay_basis::Operation;
 
@@ -24,14 +27,24 @@ pub(super) const FORMAT: Format = Format {
     title: "valgrind --tool=lackey --trace-mem=yes: every memory access",
     source: "valgrind's manual, \"Lackey: an example tool\"",
     recognise: |head| {
-        let lines = head.lines(200);
-        let mut accesses = lines.iter().filter(|line| !is_message(line)).take(20).peekable();
-        accesses.peek().is_some() && accesses.all(|line| parse(line).is_some())
+        let lines = head.lines(2000);
+        let (mut accesses, mut foreign) = (0, 0);
+        for line in lines.iter().filter(|line| !is_message(line)).take(200) {
+            *if parse(line).is_some() { &mut accesses } else { &mut foreign } += 1;
+        }
+        accesses > 0 && accesses >= FEW * foreign
     },
-    open: |input, _| Ok(by_line(input.lines(), Unit::Bytes, request)),
+    open: |input, _| {
+        Ok(Box::new(Lackey { lines: input.lines().lossy(), accesses: 0, foreign: 0, first_foreign: None }))
+    },
     example: b"==7== Lackey, an example Valgrind tool\nI  0401ab70,3\nI  0401ab73,5\n S 1fff000758,8\n L 04037e70,8\n \
         M 0421c7cc,4\n==7== Exit code:       0\n",
 };
+
+/// A front of which one line in so many is foreign is a lackey log still.
+const FEW: usize = 10;
+/// A log may begin with this many foreign lines, whatever follows.
+const FOREIGN_AT_FIRST: u64 = 1000;
 
 /// Whether valgrind itself says something: `==PID==` or `--PID--`.
 fn is_message(line: &str) -> bool {
@@ -56,28 +69,78 @@ fn parse(line: &str) -> Option<(Operation, &str, &str)> {
     (hexadecimal && fields::is_number(size)).then_some((operation, address, size))
 }
 
-fn request(lines: &Lines, _: &mut Names) -> Result<Option<Request>> {
-    if is_message(lines.line()) {
-        return Ok(None);
+struct Lackey {
+    lines: Lines,
+    accesses: u64,
+    /// Lines that are neither accesses nor valgrind's, and the first of them.
+    foreign: u64,
+    first_foreign: Option<(u64, String)>,
+}
+
+impl Lackey {
+    /// The request in the line read last; `None` if it is no access.
+    fn request(&mut self) -> Result<Option<Request>> {
+        let Self { lines, accesses, .. } = self;
+        let Some((operation, address, size)) = parse(lines.line()) else {
+            if !is_message(lines.line()) {
+                self.foreign += 1;
+                self.first_foreign.get_or_insert_with(|| (self.lines.number(), fields::shorten(self.lines.line())));
+            }
+            return Ok(None);
+        };
+        let offset = u64::from_str_radix(address, 16)
+            .map_err(|_| lines.error(format!("address `{}` is beyond 2^64", fields::shorten(address))))?;
+        let length = fields::number(lines, "size", size)?;
+        fields::check_end(lines, offset, length)?;
+        *accesses += 1;
+        Ok(Some(Request { time: 0, owner: 0, object: 0, offset, length, operation }))
     }
-    let Some((operation, address, size)) = parse(lines.line()) else {
-        return Err(lines.error(format!(
-            "expected `I  address,size`, ` L …`, ` S …` or ` M …`, found `{}`; record with --log-file=FILE, so that nothing \
-             else gets between",
-            fields::shorten(lines.line())
-        )));
-    };
-    let offset = u64::from_str_radix(address, 16)
-        .map_err(|_| lines.error(format!("address `{}` is beyond 2^64", fields::shorten(address))))?;
-    let length = fields::number(lines, "size", size)?;
-    fields::check_end(lines, offset, length)?;
-    Ok(Some(Request { time: 0, owner: 0, object: 0, offset, length, operation }))
+
+    /// Refuses a file of which most lines are foreign.
+    fn check(&self) -> Result<()> {
+        let Self { lines, accesses, foreign, first_foreign } = self;
+        match first_foreign {
+            Some((line, text)) if foreign > accesses => {
+                let message = format!(
+                    "expected `I  address,size`, ` L …`, ` S …` or ` M …`, found `{text}`, as in {foreign} lines beside {accesses} accesses; \
+                     record with --log-file=FILE, so that nothing else gets between"
+                );
+                Err(Error::at(lines.file(), Position::Line(*line), message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reader for Lackey {
+    fn unit(&self) -> Unit {
+        Unit::Bytes
+    }
+
+    fn warning(&self) -> Option<String> {
+        let (line, text) = self.first_foreign.as_ref()?;
+        let (file, foreign) = (self.lines.file(), self.foreign);
+        Some(format!("{file}: line {line}: `{text}` is no memory access; skipped {foreign} such lines"))
+    }
+
+    fn next(&mut self, _: &mut Names) -> Result<Option<Request>> {
+        while self.lines.next_content()?.is_some() {
+            if let Some(request) = self.request()? {
+                return Ok(Some(request));
+            }
+            if self.foreign > FOREIGN_AT_FIRST {
+                self.check()?;
+            }
+        }
+        self.check()?;
+        Ok(None)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::testing::{error, recognises, requests};
+    use crate::formats::testing::{error, recognises, requests, warning};
 
     #[test]
     fn addresses_are_hexadecimal_and_sizes_decimal() {
@@ -101,11 +164,40 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_access_is_an_error_with_its_line() {
+    fn what_the_program_writes_between_is_skipped_counted_and_told_with_its_first_line() {
+        // From the log of `ls -l` in cjdevault/virtual-memory-simulator, shortened.
+        let text = "==28465== Command: ls -l\nI  04000bf0,2\nI  04000bf2,1\n S bec6a4bc,4\n L 04025048,4\ntotal 9624\n\
+                    -rwxr-xr-x 1 root root   15496 Nov  4 00:03 a.out\nI  049a3b2e,2\n==28465== \n";
+        assert_eq!(requests(&FORMAT, text.as_bytes()).1.len(), 5);
+        assert_eq!(
+            warning(&FORMAT, text.as_bytes()).unwrap(),
+            "trace: line 6: `total 9624` is no memory access; skipped 2 such lines"
+        );
+        assert_eq!(warning(&FORMAT, FORMAT.example), None);
+    }
+
+    #[test]
+    fn what_the_program_writes_need_not_be_text() {
+        let text = b"I  10,1\nI  11,1\n\xff\xfe\x00\n L 20,1\n";
+        assert_eq!(requests(&FORMAT, text).1.len(), 3);
+        assert!(warning(&FORMAT, text).unwrap().starts_with("trace: line 3: "));
+    }
+
+    #[test]
+    fn what_is_no_access_is_skipped_unless_most_is() {
         for line in ["hello", "L 10,1", " L 10", " L 1g,1", " L ,1", " L 10,", " X 10,1", "==x== 1"] {
             let text = format!("==1== Lackey\nI  10,1\n{line}\n");
-            assert!(error(&FORMAT, text.as_bytes()).starts_with("trace: line 3: expected `I  address,size`"), "{line}");
+            assert_eq!(requests(&FORMAT, text.as_bytes()).1.len(), 1, "{line}");
+            let message = error(&FORMAT, format!("{text}{line}\n").as_bytes());
+            assert!(message.starts_with("trace: line 3: expected `I  address,size`"), "{line}: {message}");
+            assert!(message.contains("in 2 lines beside 1 accesses"), "{line}: {message}");
         }
+    }
+
+    #[test]
+    fn a_foreign_file_is_refused_before_it_is_read_whole() {
+        let text = "I  10,1\n".to_owned() + &"hello\n".repeat(1001) + &"I  10,1\n".repeat(2000);
+        assert!(error(&FORMAT, text.as_bytes()).contains("in 1001 lines beside 1 accesses"));
     }
 
     #[test]
@@ -117,6 +209,7 @@ mod tests {
     #[test]
     fn messages_alone_or_other_columns_are_not_recognised() {
         assert!(recognises(&FORMAT, b"==1== Lackey\n L 10,1\n"));
+        assert!(recognises(&FORMAT, (" L 10,1\n".repeat(20) + "hello\n").as_bytes()));
         for text in ["==1== Lackey\n", "10,1\n", "L 10,1\n", " L 10,1\nL 10 1\n", "I,10,1\n"] {
             assert!(!recognises(&FORMAT, text.as_bytes()), "{text}");
         }

@@ -37,6 +37,13 @@ pub(super) fn error(format: &Format, trace: &[u8]) -> String {
     read(format, trace).2.expect("the trace is read with an error")
 }
 
+/// What a reader says at the end of what it has skipped.
+pub(super) fn warning(format: &Format, trace: &[u8]) -> Option<String> {
+    let mut reader = (format.open)(input(trace), &Options::default()).expect("the trace opens");
+    while reader.next(&mut Names::new()).expect("the trace is read").is_some() {}
+    reader.warning()
+}
+
 /// Whether a trace is recognised by its content.
 pub(super) fn recognises(format: &Format, trace: &[u8]) -> bool {
     (format.recognise)(&input(trace).head())
