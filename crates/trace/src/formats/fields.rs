@@ -22,6 +22,17 @@ pub fn number(lines: &Lines, name: &str, field: &str) -> Result<u64, Error> {
     field.parse().map_err(|_| lines.error(format!("{name} `{}` is no whole number below 2^64", shorten(field))))
 }
 
+/// A whole number below 2^64 in hexadecimal, after `0x`.
+pub fn parse_hexadecimal(field: &str) -> Option<u64> {
+    parse_bare_hexadecimal(field.strip_prefix("0x").or_else(|| field.strip_prefix("0X"))?)
+}
+
+/// A whole number below 2^64 in hexadecimal digits alone.
+pub fn parse_bare_hexadecimal(digits: &str) -> Option<u64> {
+    // A sign would be accepted, too.
+    u64::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// A count of 512-byte blocks, as bytes.
 pub fn blocks(lines: &Lines, name: &str, field: &str) -> Result<u64, Error> {
     number(lines, name, field)?

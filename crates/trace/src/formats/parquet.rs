@@ -244,6 +244,12 @@ impl<R: ChunkReader + 'static> Parquet<R> {
         });
         let page_size = page_size.transpose()?.map(|bytes| PageSize { bytes, origin: Origin::Recorded });
         let circumstances = Circumstances::parse(given).map_err(|message| Error::new(&file, message))?;
+        if ROLES.into_iter().any(|role| layout.is_hexadecimal(role)) {
+            return Err(Error::new(
+                &file,
+                "a Parquet file's offsets and lengths are numbers, not hexadecimal text: offset=NAME",
+            ));
+        }
         for role in ROLES {
             let Some((meaning, place)) = layout.column(role) else { continue };
             let column = schema.column(place);

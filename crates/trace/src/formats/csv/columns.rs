@@ -61,6 +61,11 @@ impl Meaning {
         self.row().2
     }
 
+    /// Whether it counts something.
+    fn is_number(self) -> bool {
+        matches!(self, M::Offset | M::Block | M::Length | M::Blocks)
+    }
+
     /// Its name on the command line.
     pub(in crate::formats) fn name(self) -> &'static str {
         self.words()[0]
@@ -78,11 +83,16 @@ pub struct Columns {
     named: Vec<(Meaning, String)>,
     /// Columns counted from 0, of files without a header.
     numbered: Vec<(Meaning, usize)>,
+    /// What the file does not say, whatever its header.
+    absent: Vec<Role>,
+    /// What is hexadecimal without `0x`.
+    hexadecimal: Vec<Role>,
 }
 
 impl Columns {
     /// Reads `MEANING=COLUMN,…`, for example `time=ts,offset=addr`: a column is named as in the header, or, in a file
-    /// without a header, is `#` and its number from 1 on. The error says what is wrong and what may be written.
+    /// without a header, is `#` and its number from 1 on; `-` says that the file has no such column, whatever its header. `offset_hex` is an
+    /// offset in hexadecimal digits without `0x`, and so `block_hex`, `length_hex`, `blocks_hex`. The error says what is wrong and what may be written.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut columns = Self::default();
         let mut roles: Vec<Role> = Vec::new();
@@ -91,14 +101,28 @@ impl Columns {
                 return Err(format!("`{part}` is not MEANING=COLUMN; write for example time=ts,offset=addr"));
             };
             let (word, column) = (word.trim(), column.trim());
-            let Some(meaning) = Meaning::of(word) else {
+            let bare = word.strip_suffix("_hex");
+            let Some(meaning) = Meaning::of(bare.unwrap_or(word)).filter(|of| bare.is_none() || of.is_number()) else {
                 let known: Vec<&str> = MEANINGS.iter().map(|(.., words)| words[0]).collect();
-                return Err(format!("a column cannot mean `{word}`; it can mean {}", known.join(", ")));
+                return Err(format!(
+                    "a column cannot mean `{word}`; it can mean {}, and offset_hex, block_hex, blocks_hex, length_hex",
+                    known.join(", ")
+                ));
             };
             if roles.contains(&meaning.role()) {
                 return Err(format!("`{part}`: another column is given for the same; give one"));
             }
             roles.push(meaning.role());
+            if bare.is_some() {
+                columns.hexadecimal.push(meaning.role());
+            }
+            if column == "-" {
+                if meaning.role() == Role::Place {
+                    return Err(format!("`{part}`: every request needs a place; name its column"));
+                }
+                columns.absent.push(meaning.role());
+                continue;
+            }
             match column.strip_prefix('#').map(str::parse::<usize>) {
                 Some(Ok(number @ 1..)) => columns.numbered.push((meaning, number - 1)),
                 Some(_) => return Err(format!("`{column}` is no column; they are #1, #2 and so on")),
@@ -117,7 +141,7 @@ impl Columns {
 
     /// Whether nothing was said: the header's words decide.
     pub fn is_empty(&self) -> bool {
-        self.named.is_empty() && self.numbered.is_empty()
+        self.named.is_empty() && self.numbered.is_empty() && self.absent.is_empty()
     }
 
     /// Whether the file has no header.
@@ -130,12 +154,13 @@ impl Columns {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::formats) struct Layout {
     found: [Option<(Meaning, usize)>; 6],
+    hexadecimal: [bool; 6],
 }
 
 impl Layout {
     /// The layout of a file with this header.
     pub(in crate::formats) fn of_header(header: &[&str], columns: &Columns) -> Result<Self, String> {
-        let mut layout = Self::default();
+        let mut layout = Self::with(columns);
         let position = |word: &str| header.iter().position(|name| name.trim_ascii().eq_ignore_ascii_case(word));
         for (meaning, name) in &columns.named {
             let Some(column) = position(name) else {
@@ -144,7 +169,7 @@ impl Layout {
             layout.found[meaning.role() as usize] = Some((*meaning, column));
         }
         for (meaning, role, words) in MEANINGS {
-            let unsaid = layout.found[*role as usize].is_none();
+            let unsaid = layout.found[*role as usize].is_none() && !columns.absent.contains(role);
             let taken = |column: &usize| layout.found.iter().flatten().any(|(_, taken)| taken == column);
             if unsaid && let Some(column) = words.iter().filter_map(|word| position(word)).find(|c| !taken(c)) {
                 layout.found[*role as usize] = Some((*meaning, column));
@@ -177,16 +202,34 @@ impl Layout {
 
     /// The layout of a file without a header.
     pub(super) fn of_numbers(columns: &Columns) -> Self {
-        let mut layout = Self::default();
+        let mut layout = Self::with(columns);
         for &(meaning, column) in &columns.numbered {
             layout.found[meaning.role() as usize] = Some((meaning, column));
         }
         layout
     }
 
+    fn with(columns: &Columns) -> Self {
+        let mut layout = Self::default();
+        for role in &columns.hexadecimal {
+            layout.hexadecimal[*role as usize] = true;
+        }
+        layout
+    }
+
+    /// Whether what a role says is hexadecimal without `0x`.
+    pub(in crate::formats) fn is_hexadecimal(&self, role: Role) -> bool {
+        self.hexadecimal[role as usize]
+    }
+
     /// The column for a role, and what exactly it means.
     pub(in crate::formats) fn column(&self, role: Role) -> Option<(Meaning, usize)> {
         self.found[role as usize]
+    }
+
+    /// The columns that mean something, each with its role.
+    pub(in crate::formats) fn columns(&self) -> impl Iterator<Item = (Role, usize)> {
+        self.found.iter().flatten().map(|(meaning, column)| (meaning.role(), *column))
     }
 
     /// The number of columns that a row has at least.
@@ -249,6 +292,15 @@ mod tests {
     }
 
     #[test]
+    fn a_column_that_is_said_to_be_missing_is_not_looked_for() {
+        let layout = layout("offset,op,bytes", "operation=-,length=-").unwrap();
+        assert_eq!((layout.column(R::Operation), layout.column(R::Length)), (None, None));
+        assert_eq!(layout.column(R::Place), Some((M::Offset, 0)));
+        assert!(!Columns::parse("operation=-").unwrap().is_empty());
+        assert!(!Columns::parse("operation=-").unwrap().without_header());
+    }
+
+    #[test]
     fn wrong_columns_are_refused_with_what_would_be_right() {
         for (columns, says) in [
             ("", "is not MEANING=COLUMN"),
@@ -260,6 +312,9 @@ mod tests {
             ("offset=", "names no column"),
             ("offset=#1,time=t", "by name and by number"),
             ("time=#1", "offset, block or page"),
+            ("page_hex=a", "it can mean time_ns"),
+            ("offset=-", "every request needs a place"),
+            ("operation=-,op=x", "the same"),
         ] {
             let error = Columns::parse(columns).unwrap_err();
             assert!(error.contains(says), "{columns}: {error}");

@@ -1,7 +1,7 @@
 //! Generic CSV: a header line names the columns, in any order, and columns of other names are ignored.
 //!
 //! Source: our own, for traces in no format of their own; quoting as in RFC 4180, except that a row is one line.
-//! Columns are separated by commas, semicolons or tabs. Their names, in any case:
+//! Columns are separated by commas, semicolons or tabs, or by spaces where the header has none of these. Their names, in any case:
 //!
 //! - time: `time`, `timestamp` or `ts` in seconds with a fraction, or dates in UTC (`2026-01-31 12:00:00.5`); `time_ms`, `time_us`, `time_ns`. Absent: 0.
 //! - owner: `owner`, `pid`, `process` or `client`; object: `object`, `file`, `volume`, `disk` or `device`. Any words.
@@ -12,11 +12,16 @@
 //!   A page is one page, whatever its length.
 //! - operation: `operation`, `op`, `type` or `rw`, as `r`, `read`, `get`, `0`; `w`, `write`, `put`, `set`, `1`;
 //!   `readahead`, `ra`, `prefetch`; `random-read`, `sequential-read`. Rows with `flush`, `sync`, `fsync`, `discard`, `trim` or `delete` are skipped.
-//!   Absent: read.
+//!   Absent: read. Any other word is an error: a row that is skipped in silence would make another trace.
 //!
-//! [`Columns`] gives names other than these, or columns by number for a file without a header.
+//! Numbers are decimal, or hexadecimal after `0x`.
+//!
+//! [`Columns`] gives names other than these, or columns by number for a file without a header. It says what is hexadecimal without `0x`, and
+//! which of these columns is not what its name says.
 
 mod columns;
+mod row;
+mod table;
 
 use super::{Format, fields};
 use crate::error::{Error, Result};
@@ -26,14 +31,8 @@ use crate::reader::{Options, Reader};
 use crate::request::{Request, Unit};
 pub use columns::Columns;
 pub(super) use columns::{Layout, Meaning, Role};
-use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
-use foldhash::fast::RandomState;
-use forebay_basis::Operation;
-use hashbrown::HashMap;
-
-const BLOCK: u64 = 512;
-/// The number of the first id that is no number.
-const FIRST_NAMED_PAGE: u64 = 1 << 63;
+use row::{Row, Separator, without_mark};
+pub(super) use table::{Keys, Table, length_in, operation, unit_of};
 
 pub(crate) const FORMAT: Format = Format {
     name: "csv",
@@ -46,17 +45,23 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 fn recognise(head: &Head<'_>) -> bool {
-    let lines = head.lines(1);
+    let lines = head.lines(LOOKED_AT);
     let Some(header) = lines.first().map(|line| without_mark(line)) else { return false };
-    let mut row = Row::new(separator(header));
-    row.cut(header) && Layout::of_header(&row.fields().collect::<Vec<_>>(), &Columns::default()).is_ok()
+    let separator = Separator::of(&lines);
+    let mut row = Row::new(separator);
+    // Words between spaces may be prose: a header alone says nothing then.
+    let enough = lines.len() > 1 || separator != Separator::Spaces;
+    enough && row.cut(header) && Layout::of_header(&row.fields().collect::<Vec<_>>(), &Columns::default()).is_ok()
 }
+
+/// Lines looked at to find what separates the columns.
+const LOOKED_AT: usize = 20;
 
 /// What to do with a text that looks like a CSV, and does not say where its requests are.
 pub(crate) fn advice(head: &Head<'_>) -> Option<String> {
-    let lines = head.lines(5);
+    let lines = head.lines(LOOKED_AT);
     let first = without_mark(lines.first()?);
-    let mut row = Row::new(separator(first));
+    let mut row = Row::new(Separator::of(&lines));
     let mut widths = lines.iter().map(|line| row.cut(line).then_some(row.count)).collect::<Vec<_>>();
     widths.dedup();
     let &[Some(width)] = &widths[..] else { return None };
@@ -91,85 +96,20 @@ pub(crate) fn advice(head: &Head<'_>) -> Option<String> {
     })
 }
 
-/// Spreadsheets mark UTF-8 with a byte order mark.
-fn without_mark(line: &str) -> &str {
-    line.strip_prefix('\u{feff}').unwrap_or(line)
-}
-
-/// The separator that cuts the first line into most fields.
-fn separator(line: &str) -> u8 {
-    let count = |separator: &u8| line.bytes().filter(|b| b == separator).count();
-    // The last of equals wins, so the comma comes last.
-    [b'\t', b';', b','].into_iter().max_by_key(count).unwrap_or(b',')
-}
-
-/// A line cut into fields, its quotes removed.
-struct Row {
-    parser: csv_core::Reader,
-    text: Vec<u8>,
-    ends: Vec<usize>,
-    count: usize,
-}
-
-impl Row {
-    fn new(separator: u8) -> Self {
-        // Lines end at a line feed alone: a carriage return inside one is part of its field.
-        let parser = ReaderBuilder::new().delimiter(separator).terminator(Terminator::Any(b'\n')).build();
-        Self { parser, text: Vec::new(), ends: vec![0; 16], count: 0 }
-    }
-
-    /// Cuts a line; `false` if a quoted field does not end in it.
-    fn cut(&mut self, line: &str) -> bool {
-        self.parser.reset();
-        self.text.resize(line.len() + 1, 0);
-        let (mut rest, mut written, mut at_end) = (line.as_bytes(), 0, false);
-        self.count = 0;
-        loop {
-            let (result, read, wrote, ended) =
-                self.parser.read_record(rest, &mut self.text[written..], &mut self.ends[self.count..]);
-            rest = &rest[read..];
-            written += wrote;
-            self.count += ended;
-            match result {
-                ReadRecordResult::Record => return true,
-                ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
-                // The text shrinks on the way, if anything.
-                ReadRecordResult::OutputFull | ReadRecordResult::End => return false,
-                ReadRecordResult::InputEmpty if at_end => return false,
-                ReadRecordResult::InputEmpty => {
-                    rest = b"\n";
-                    at_end = true;
-                }
-            }
-        }
-    }
-
-    fn field(&self, index: usize) -> &str {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        std::str::from_utf8(&self.text[start..self.ends[index]]).expect("text cut at ASCII bytes is text").trim_ascii()
-    }
-
-    fn fields(&self) -> impl Iterator<Item = &str> {
-        (0..self.count).map(|index| self.field(index))
-    }
-}
-
 struct Csv {
     lines: Lines,
     row: Row,
-    layout: Layout,
-    place: (Meaning, usize),
+    table: Table,
     /// The number of columns that every row must have, once it is known.
     width: Option<usize>,
-    keys: Keys,
 }
 
 impl Csv {
     fn open(input: Input, options: &Options) -> Result<Self> {
-        let first = input.head().lines(1).first().map_or(b',', |line| separator(line));
+        let separator = Separator::of(&input.head().lines(LOOKED_AT));
         let columns = &options.columns;
         let file = input.file().to_owned();
-        let (mut lines, mut row) = (input.lines(), Row::new(first));
+        let (mut lines, mut row) = (input.lines(), Row::new(separator));
         let (layout, width) = if columns.without_header() {
             (Layout::of_numbers(columns), None)
         } else {
@@ -182,128 +122,10 @@ impl Csv {
             let layout = Layout::of_header(&row.fields().collect::<Vec<_>>(), columns);
             (layout.map_err(|message| lines.error(message))?, Some(row.count))
         };
-        let Some(place) = layout.column(Role::Place) else {
+        let Some(table) = Table::new(layout) else {
             return Err(Error::new(file, "no column is given for offset, block or page; a request needs one"));
         };
-        Ok(Self { lines, row, layout, place, width, keys: Keys::default() })
-    }
-
-    /// The field for a role and what it means, if the file has it.
-    fn field(&self, role: Role) -> Option<(Meaning, &str)> {
-        self.layout.column(role).map(|(meaning, column)| (meaning, self.row.field(column)))
-    }
-
-    fn time(&self) -> Result<u64> {
-        let Some((meaning, field)) = self.field(Role::Time) else { return Ok(0) };
-        let (places, unit) = match meaning {
-            Meaning::Nanoseconds => (0, "nanoseconds"),
-            Meaning::Microseconds => (3, "microseconds"),
-            Meaning::Milliseconds => (6, "milliseconds"),
-            _ => (9, "seconds, nor a date in UTC, as 2026-01-31 12:00:00"),
-        };
-        let date = || fields::parse_date(field).filter(|_| meaning == Meaning::Seconds);
-        fields::parse_decimal(field, places)
-            .or_else(date)
-            .ok_or_else(|| self.lines.error(format!("time `{}` is no time in {unit}", fields::shorten(field))))
-    }
-
-    /// The operation; `None` if the row is no transfer of data.
-    fn operation(&self) -> Result<Option<Operation>> {
-        let Some((_, field)) = self.field(Role::Operation) else { return Ok(Some(Operation::Read)) };
-        operation(field).map_err(|message| self.lines.error(message))
-    }
-
-    /// How many bytes, blocks or pages.
-    fn length(&self) -> Result<u64> {
-        if self.place.0 == Meaning::Page {
-            return Ok(1);
-        }
-        let Some((meaning, field)) = self.field(Role::Length) else { return Ok(1) };
-        let length = fields::number(&self.lines, meaning.name(), field)?;
-        length_in(self.place.0, meaning, length).map_err(|message| self.lines.error(message))
-    }
-
-    fn place(&mut self) -> Result<u64> {
-        let (meaning, column) = self.place;
-        let field = self.row.field(column);
-        if meaning != Meaning::Page {
-            return fields::number(&self.lines, meaning.name(), field);
-        }
-        self.keys.page(field).ok_or_else(|| self.lines.error("the page is empty"))
-    }
-}
-
-/// Pages by whatever key names them.
-#[derive(Default)]
-pub(super) struct Keys(HashMap<String, u64, RandomState>);
-
-impl Keys {
-    /// The page that a key names; `None` if it is empty.
-    pub(super) fn page(&mut self, key: &str) -> Option<u64> {
-        // `007` and `+7` are other ids than `7`.
-        let plain = key == "0" || (!key.starts_with('0') && key.bytes().all(|b| b.is_ascii_digit()));
-        if plain && let Ok(page) = key.parse() {
-            return Some(page);
-        }
-        let next = FIRST_NAMED_PAGE + self.0.len() as u64;
-        (!key.is_empty()).then(|| *self.0.entry_ref(key).or_insert(next))
-    }
-}
-
-/// What offsets and lengths count where the place means this.
-pub(super) fn unit_of(place: Meaning) -> Unit {
-    match place {
-        Meaning::Offset => Unit::Bytes,
-        Meaning::Block => Unit::Blocks(BLOCK as u32),
-        _ => Unit::Pages,
-    }
-}
-
-/// A length in the unit of the place.
-pub(super) fn length_in(place: Meaning, meaning: Meaning, length: u64) -> std::result::Result<u64, String> {
-    match (place, meaning) {
-        (Meaning::Page, _) => Ok(1),
-        (Meaning::Block, Meaning::Length) if length.is_multiple_of(BLOCK) => Ok(length / BLOCK),
-        (Meaning::Block, Meaning::Length) => Err(format!(
-            "length {length} is no whole number of 512-byte blocks; if it counts blocks, say so with --columns blocks=NAME"
-        )),
-        (Meaning::Offset, Meaning::Blocks) => {
-            length.checked_mul(BLOCK).ok_or_else(|| format!("{length} blocks are 2^64 bytes or more"))
-        }
-        _ => Ok(length),
-    }
-}
-
-/// The operation that a word names; `None` if it is no transfer of data.
-pub(super) fn operation(word: &str) -> std::result::Result<Option<Operation>, String> {
-    const WORDS: &[(&str, Option<Operation>)] = &[
-        ("r", Some(Operation::Read)),
-        ("w", Some(Operation::Write)),
-        ("read", Some(Operation::Read)),
-        ("write", Some(Operation::Write)),
-        ("0", Some(Operation::Read)),
-        ("1", Some(Operation::Write)),
-        ("get", Some(Operation::Read)),
-        ("put", Some(Operation::Write)),
-        ("set", Some(Operation::Write)),
-        ("readahead", Some(Operation::Readahead)),
-        ("ra", Some(Operation::Readahead)),
-        ("prefetch", Some(Operation::Readahead)),
-        ("random-read", Some(Operation::RandomRead)),
-        ("sequential-read", Some(Operation::SequentialRead)),
-        ("flush", None),
-        ("sync", None),
-        ("fsync", None),
-        ("discard", None),
-        ("trim", None),
-        ("delete", None),
-    ];
-    match WORDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)) {
-        Some((_, operation)) => Ok(*operation),
-        None => Err(format!(
-            "operation `{}` is none of read, write, readahead, random-read, sequential-read (or r, w, 0, 1, get, put, set, ra, prefetch)",
-            fields::shorten(word)
-        )),
+        Ok(Self { lines, row, table, width })
     }
 }
 
@@ -311,28 +133,25 @@ const UNENDED: &str = "is no row: a quoted field does not end in it; a row is on
 
 impl Reader for Csv {
     fn unit(&self) -> Unit {
-        unit_of(self.place.0)
+        self.table.unit()
     }
 
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
-        let operation = loop {
-            let Some(line) = self.lines.next_content()? else { return Ok(None) };
-            if !self.row.cut(line) {
-                return Err(self.lines.error(UNENDED));
+        let Self { lines, row, table, width } = self;
+        while let Some(line) = lines.next_content()? {
+            if !row.cut(line) {
+                return Err(lines.error(UNENDED));
             }
-            let width = *self.width.get_or_insert(self.row.count);
-            if self.row.count != width || width < self.layout.width() {
-                let width = width.max(self.layout.width());
-                return Err(self.lines.error(format!("expected {width} columns, found {}", self.row.count)));
+            let (width, least) = (*width.get_or_insert(row.count), table.layout.width());
+            if row.count != width || width < least {
+                let width = width.max(least);
+                return Err(lines.error(format!("expected {width} columns, found {}", row.count)));
             }
-            if let Some(operation) = self.operation()? {
-                break operation;
+            if let Some(request) = table.request(lines, names, |column| row.field(column))? {
+                return Ok(Some(request));
             }
-        };
-        let (time, length, offset) = (self.time()?, self.length()?, self.place()?);
-        let owner = self.field(Role::Owner).map_or(0, |(_, name)| names.owner(name));
-        let object = self.field(Role::Object).map_or(0, |(_, name)| names.object(name));
-        Ok(Some(Request { time, owner, object, offset, length, operation }))
+        }
+        Ok(None)
     }
 }
 
@@ -340,6 +159,7 @@ impl Reader for Csv {
 mod tests {
     use super::*;
     use crate::reader;
+    use forebay_basis::Operation;
 
     fn read(text: &str, columns: &str) -> Result<(Unit, Vec<Request>, Names)> {
         let columns =
@@ -378,6 +198,34 @@ mod tests {
     fn semicolons_and_tabs_separate_too() {
         assert_eq!(places("offset;length\n1;2\n", ""), [(1, 2)]);
         assert_eq!(places("offset\tlength\n1\t2\n", ""), [(1, 2)]);
+    }
+
+    #[test]
+    fn spaces_separate_where_nothing_else_does_and_all_lines_have_as_many_words() {
+        assert_eq!(places("offset  length\n1 2\n  3    4 \n", ""), [(1, 2), (3, 4)]);
+        assert_eq!(places("0.5 0 8 16 1\n0.7 0 24 8 1\n", "time=#1,block=#3,blocks=#4"), [(8, 16), (24, 8)]);
+        assert_eq!(places("a b\na b c\na b\n", "page=#1"), [(1 << 63, 1), ((1 << 63) + 1, 1), (1 << 63, 1)]);
+        assert_eq!(places("offset, length\n1, 2\n", ""), [(1, 2)]);
+        assert!(error("offset length\n1 2\n".repeat(20).as_str(), "").contains("length `length` is no whole number"));
+    }
+
+    #[test]
+    fn numbers_are_hexadecimal_after_0x_or_where_it_is_said() {
+        assert_eq!(places("offset,length\n0x10,0X1f\n10,2\n", ""), [(16, 31), (10, 2)]);
+        assert_eq!(places("addr,n\nff,10\n0x10,1\n", "offset_hex=addr,length=n"), [(255, 10), (16, 1)]);
+        assert_eq!(places("10 a R\n", "block_hex=#1,blocks_hex=#2"), [(16, 10)]);
+        assert!(error("offset\nff\n", "").contains("say so with --columns offset_hex=COLUMN"));
+        assert!(error("addr\nfg\n", "offset_hex=addr").contains("offset `fg` is no hexadecimal number"));
+        assert!(error("offset\n0x+1\n", "").contains("is no whole number"));
+    }
+
+    #[test]
+    fn an_operation_that_is_said_to_be_missing_makes_reads() {
+        let text = "key,op\na,GET_LEASE\nb,SET_LEASE\n";
+        let (_, requests, _) = read(text, "operation=-").unwrap();
+        assert!(requests.iter().all(|request| request.operation == Operation::Read));
+        assert!(error(text, "").contains("line 2: operation `GET_LEASE` is none of read"));
+        assert!(error(text, "").contains("--columns operation=-"));
     }
 
     #[test]
@@ -463,7 +311,15 @@ mod tests {
 
     #[test]
     fn a_text_without_a_place_in_its_header_is_not_taken_for_csv() {
-        for text in ["time,size\n1,2\n", "1,2,3\n", "open(\"offset\")\n", "{\"offset\": 1}\n", "offsets\n"] {
+        for text in [
+            "time,size\n1,2\n",
+            "1,2,3\n",
+            "open(\"offset\")\n",
+            "{\"offset\": 1}\n",
+            "offsets\n",
+            "my offset\nis\n",
+            "my offset\n",
+        ] {
             let input = Input::from_bytes("t", text).unwrap();
             assert!(!recognise(&input.head()), "{text}");
         }
