@@ -19,7 +19,7 @@ pub(crate) struct How {
     /// The trace's format, where content and name do not tell; `forebay formats` lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) trace_format: Option<String>,
-    /// Which columns of a CSV mean what, by header name or by number: `time=ts,offset=addr,length=#4`
+    /// Which columns of a CSV or of JSON lines mean what, by name or by number: `time=ts,offset_hex=addr,length=#4`; `operation=-` for none
     #[arg(long, value_name = "MEANING=COLUMN,…", value_parser = Columns::parse)]
     pub(crate) columns: Option<Columns>,
     /// Page size; by default the one that the trace was recorded with, its own block, or what its requests show, from 4 to 64 KiB

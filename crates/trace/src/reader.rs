@@ -71,7 +71,7 @@ pub trait Reader: Send {
 pub struct Options {
     /// The format's name, where it is not to be recognised.
     pub format: Option<String>,
-    /// Which columns of a generic CSV mean what. Where it says so, a trace of no other given format is a CSV.
+    /// Which columns of a table mean what. Where it says so, a trace of no other given format is a CSV, JSON lines or Parquet.
     pub columns: Columns,
 }
 
@@ -92,10 +92,7 @@ pub fn open(path: &Path, options: &Options) -> Result<(&'static Format, Box<dyn 
 pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn Reader>)> {
     let format = match &options.format {
         Some(name) => formats::named(name).ok_or_else(|| Error::new(input.file(), formats::unknown(name)))?,
-        // What names its columns itself may name them otherwise.
-        None if !options.columns.is_empty() && !(formats::parquet::FORMAT.recognise)(&input.head()) => {
-            &formats::csv::FORMAT
-        }
+        None if !options.columns.is_empty() => formats::of_columns(&input.head()),
         None => formats::recognise(&input.head()).ok_or_else(|| {
             if let Some((format, number, line)) = formats::but_for_a_line(&input.head()) {
                 let (name, line) = (format.name, formats::fields::shorten(line));
@@ -104,7 +101,8 @@ pub fn read(input: Input, options: &Options) -> Result<(&'static Format, Box<dyn
                 );
                 return Error::at(input.file(), Position::Line(number), message);
             }
-            let advice = formats::csv::advice(&input.head())
+            let advice = formats::json_lines::advice(&input.head())
+                .or_else(|| formats::csv::advice(&input.head()))
                 .unwrap_or_else(|| "`forebay formats` lists them, and --trace-format names one".to_owned());
             Error::new(input.file(), format!("is in no known trace format; {advice}"))
         })?,

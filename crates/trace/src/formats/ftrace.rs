@@ -50,22 +50,23 @@ CPU:1 [LOST 3 EVENTS]
 /// The event that is a request.
 const REQUEST: &str = "block_bio_queue";
 
-fn is_loss(line: &str) -> bool {
+/// Whether the line says that events were lost.
+pub(super) fn is_loss(line: &str) -> bool {
     line.starts_with("CPU:") && line.ends_with(" EVENTS]")
 }
 
 /// An event's line, cut into its parts.
-struct Event<'a> {
+pub(super) struct Event<'a> {
     /// The number of the process.
     process: &'a str,
-    time: &'a str,
-    name: &'a str,
-    rest: &'a str,
+    pub(super) time: &'a str,
+    pub(super) name: &'a str,
+    pub(super) rest: &'a str,
 }
 
 impl<'a> Event<'a> {
     /// `None` if the line is no event.
-    fn cut(line: &'a str) -> Option<Self> {
+    pub(super) fn cut(line: &'a str) -> Option<Self> {
         let (front, event) = line.split_once(": ")?;
         let (process, behind) = front.rsplit_once(" [")?;
         let (processor, behind) = behind.split_once("] ")?;
@@ -74,7 +75,7 @@ impl<'a> Event<'a> {
         let time = behind.split_ascii_whitespace().next_back()?;
         let (name, rest) = event.trim_ascii_start().split_once(':')?;
         // `perf` writes the events' system before their name.
-        let (name, rest) = if name == "block" { rest.split_once(':')? } else { (name, rest) };
+        let (name, rest) = if matches!(name, "block" | "damon") { rest.split_once(':')? } else { (name, rest) };
         let sound = fields::is_number(processor) && fields::is_number(process) && fields::parse_seconds(time).is_some();
         sound.then_some(Self { process, time, name, rest })
     }

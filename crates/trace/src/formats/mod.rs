@@ -7,6 +7,8 @@ use forebay_basis::spelling::{did_you_mean, same};
 
 mod by_line;
 pub mod fields;
+mod named_columns;
+mod skipped;
 #[cfg(test)]
 mod testing;
 
@@ -43,15 +45,22 @@ formats! {
     fio,
     blkparse,
     ftrace,
+    damon,
     strace,
     lackey,
     lis,
+    mqsim,
+    ramulator,
     spc,
     msr,
     alibaba,
     tencent,
+    cachelib_kv,
+    cachelib_block,
     libcachesim_csv,
     lirs,
+    mooncake,
+    pub(crate) json_lines,
     pub csv,
 }
 
@@ -70,6 +79,17 @@ pub fn unknown(name: &str) -> String {
 /// The first format that recognises the front of a file.
 pub fn recognise(head: &Head<'_>) -> Option<&'static Format> {
     FORMATS.iter().copied().find(|format| (format.recognise)(head))
+}
+
+/// The format of a trace whose columns the user names: a table, whatever else it looks like.
+pub(crate) fn of_columns(head: &Head<'_>) -> &'static Format {
+    if (parquet::FORMAT.recognise)(head) {
+        &parquet::FORMAT
+    } else if json_lines::is_json_lines(head) {
+        &json_lines::FORMAT
+    } else {
+        &csv::FORMAT
+    }
 }
 
 /// The format that recognises the front of a text but for one line among the first, behind the first one, which may be a header of columns:
