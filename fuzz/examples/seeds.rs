@@ -15,7 +15,12 @@ const SPECS: [&str; 5] = [
     "loop:pages=1011,references=505500,length=3",
     "mix:references=1M,seed=7+zipf:pages=10k,weight=3+loop:pages=50k+scan:+zipf:",
 ];
-const COLUMNS: [&str; 3] = ["time=ts,offset=addr,length=n", "time_us=#1,block=#3,blocks=#4", "page=id,operation=cmd"];
+const COLUMNS: [&str; 4] = [
+    "time=ts,offset=addr,length=n",
+    "time_us=#1,block=#3,blocks=#4",
+    "page=id,operation=cmd",
+    "offset_hex=addr,blocks_hex=n,operation=-",
+];
 
 fn main() -> io::Result<()> {
     for (number, format) in FORMATS.iter().enumerate() {
@@ -37,8 +42,12 @@ fn main() -> io::Result<()> {
     let said = messages.map(|(kind, file, first, count)| Message { kind, file, first, count }.encode()).concat();
     write("own_manager", "registered", &said)?;
     for (number, columns) in COLUMNS.iter().enumerate() {
-        // The target takes the columns up to the first line end, and reads the rest as CSV.
-        write("columns", &number.to_string(), format!("{columns}\nts,addr,n,id,cmd\n1,2,3,4,r\n").as_bytes())?;
+        // The target takes the columns up to the first line end, and reads the rest as a table.
+        let csv = "ts,addr,n,id,cmd\n1,2,3,4,r\n";
+        let json = "{\"ts\": 1, \"addr\": \"2\", \"n\": 3, \"id\": \"a\", \"cmd\": \"r\"}\n";
+        for (form, table) in [("csv", csv), ("spaces", &csv.replace(',', " ")), ("json", json)] {
+            write("columns", &format!("{number}-{form}"), format!("{columns}\n{table}").as_bytes())?;
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Reads a first line as columns, and the rest as CSV with these columns.
+//! Reads a first line as columns, and the rest as a CSV or JSON lines with these columns.
 #![no_main]
 
 use forebay_trace::formats::csv::Columns;

@@ -24,7 +24,10 @@ pub fn drain(reader: &mut dyn Reader) {
             Ok(Some(request)) => {
                 let _ = (names.owner_name(request.owner), names.object_name(request.object));
             }
-            Ok(None) => return,
+            Ok(None) => {
+                assert!(reader.warning().is_none_or(|warning| !warning.is_empty()));
+                return;
+            }
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 return;
