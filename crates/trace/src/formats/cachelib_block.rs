@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(requests(&FORMAT, trace).1.len(), 1);
         assert_eq!(
             warning(&FORMAT, trace).unwrap(),
-            "trace: skipped 1 rows with unknown operations: getChunkMetadata.x (1)"
+            "trace: skipped 1 row with unknown operations: getChunkMetadata.x (1)"
         );
     }
 

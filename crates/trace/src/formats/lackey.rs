@@ -120,7 +120,8 @@ impl Reader for Lackey {
     fn warning(&self) -> Option<String> {
         let (line, text) = self.first_foreign.as_ref()?;
         let (file, foreign) = (self.lines.file(), self.foreign);
-        Some(format!("{file}: line {line}: `{text}` is no memory access; skipped {foreign} such lines"))
+        let lines = if foreign == 1 { "line" } else { "lines" };
+        Some(format!("{file}: line {line}: `{text}` is no memory access; skipped {foreign} such {lines}"))
     }
 
     fn next(&mut self, _: &mut Names) -> Result<Option<Request>> {

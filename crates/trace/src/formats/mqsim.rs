@@ -5,7 +5,7 @@
 //!
 //! - arrival time: nanoseconds, as in the traces that MQSim ships. Its setting `Time_Unit` may give another unit, which the trace does not say.
 //! - device: the object.
-//! - first 512-byte sector, number of sectors.
+//! - first 512-byte sector, number of sectors; counted in bytes, so that the requests show the size of a page.
 //! - type: `0` a write, `1` a read. In a [CSV](super::csv) these numbers mean the opposite.
 
 use super::by_line::by_line;
@@ -32,7 +32,7 @@ pub(super) const FORMAT: Format = Format {
                 in_order && [device, sector, sectors].into_iter().all(fields::is_number) && matches!(kind, "0" | "1")
             })
     },
-    open: |input, _| Ok(by_line(input.lines(), Unit::Blocks(512), request)),
+    open: |input, _| Ok(by_line(input.lines(), Unit::Bytes, request)),
     // The first lines of MQSim's traces/tpcc-small.trace.
     example: b"938513000 4 264719034 16 0\n938828000 3 197570570 16 0\n938944000 13 93230992 32 0\n\
                939010000 5 230420970 16 0\n939044000 6 238240490 16 0\n939089000 3 92984127 16 1\n",
@@ -55,8 +55,8 @@ fn request(lines: &Lines, names: &mut Names) -> Result<Option<Request>> {
     };
     let time = fields::number(lines, "time", time)?;
     fields::number(lines, "device", device)?;
-    let offset = fields::number(lines, "first sector", sector)?;
-    let length = fields::number(lines, "number of sectors", sectors)?;
+    let offset = fields::blocks(lines, "first sector", sector)?;
+    let length = fields::blocks(lines, "number of sectors", sectors)?;
     fields::check_end(lines, offset, length)?;
     Ok(Some(Request { time, owner: 0, object: names.object(device), offset, length, operation }))
 }
@@ -70,8 +70,14 @@ mod tests {
     fn zero_is_a_write_and_the_device_is_the_object() {
         let (names, requests) = requests(&FORMAT, FORMAT.example);
         let write = Operation::Write;
-        let first =
-            Request { time: 938_513_000, owner: 0, object: 1, offset: 264_719_034, length: 16, operation: write };
+        let first = Request {
+            time: 938_513_000,
+            owner: 0,
+            object: 1,
+            offset: 264_719_034 * 512,
+            length: 8192,
+            operation: write,
+        };
         assert_eq!(requests[0], first);
         assert_eq!((requests[5].object, requests[5].operation), (2, Operation::Read));
         assert_eq!(names.objects(), ["", "4", "3", "13", "5", "6"]);
@@ -90,7 +96,8 @@ mod tests {
             ("1 2 3 4", "expected 5 numbers"),
             ("1 2 3 4 5", "type `5` is neither 0 (write) nor 1 (read)"),
             ("x 2 3 4 1", "time `x` is no whole number"),
-            ("1 2 18446744073709551615 4 1", "ends beyond 2^64"),
+            ("1 2 18446744073709551615 4 1", "first sector `18446744073709551615` is beyond 2^64 bytes"),
+            ("1 2 36028797018963967 4 1", "ends beyond 2^64"),
         ] {
             let message = error(&FORMAT, format!("1 2 3 4 1\n{line}\n").as_bytes());
             assert!(message.starts_with("trace: line 2: ") && message.contains(says), "{line}: {message}");

@@ -33,7 +33,8 @@ impl UnknownOperations {
         if self.others > 0 {
             named.push(format!("others ({})", self.others));
         }
-        (rows > 0).then(|| format!("{file}: skipped {rows} rows with unknown operations: {}", named.join(", ")))
+        let what = if rows == 1 { "row" } else { "rows" };
+        (rows > 0).then(|| format!("{file}: skipped {rows} {what} with unknown operations: {}", named.join(", ")))
     }
 }
 

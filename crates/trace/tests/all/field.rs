@@ -60,7 +60,7 @@ fn cachelibs_sample_of_storage() {
 #[test]
 fn mqsims_tpcc() {
     let Some(whole) = Whole::of("mqsim-tpcc.trace.zst") else { return };
-    assert_eq!((whole.format, whole.unit), ("mqsim", Unit::Blocks(512)));
+    assert_eq!((whole.format, whole.unit), ("mqsim", Unit::Bytes));
     assert_eq!((whole.requests.len(), whole.reads()), (6999, 4381));
     assert_eq!(whole.names.objects().len() - 1, 16);
 }
