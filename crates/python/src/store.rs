@@ -46,6 +46,8 @@ pub(crate) type Dropped = Vec<Py<PyAny>>;
 pub(crate) struct Store {
     /// None: everything is kept.
     policy: Option<Box<dyn AnyPolicy>>,
+    /// Whether the policy knows pages by their place, which is a key's hash, after it has forgotten their number.
+    remembers_by_place: bool,
     table: HashTable<u32>,
     slots: Vec<Slot>,
     /// Numbers whose keys the policy has forgotten, the one forgotten the longest ago first.
@@ -104,6 +106,7 @@ impl Store {
     pub(crate) fn new(policy: Option<(&Spec, u32)>) -> Self {
         let kept = policy.map_or(0, |(spec, capacity)| spec.info.numbers_kept as usize * capacity as usize);
         Self {
+            remembers_by_place: policy.is_some_and(|(spec, _)| spec.info.remembers_by_place),
             policy: policy.map(|(spec, capacity)| spec.build_alone(&spec.setup(capacity, ROOM))),
             table: HashTable::new(),
             slots: Vec::new(),
@@ -151,7 +154,12 @@ impl Store {
         self.slots[number as usize].known = true;
         let Some(policy) = &mut self.policy else { return (number, found.is_some()) };
         let mut events = Events { slots: &mut self.slots, forgotten: Vec::new(), dropped };
-        let hit = policy.refer(&Reference::of(number), &mut events).expect("no victim is refused");
+        let mut reference = Reference::of(number);
+        if self.remembers_by_place {
+            // What it remembers of a key outlives the key's number.
+            reference.place.block = hash as u64;
+        }
+        let hit = policy.refer(&reference, &mut events).expect("no victim is refused");
         let forgotten = events.forgotten;
         self.forget(forgotten, dropped);
         (number, hit)

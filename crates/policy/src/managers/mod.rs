@@ -71,6 +71,8 @@ managers! {
     same_order::SameOrder,
     /// Nothing is read twice.
     access_once::AccessOnce,
+    /// Nothing is used twice, and nothing is taken from others.
+    no_reuse::NoReuse,
     /// Files are read from beginning to end.
     sequential::Sequential,
     /// Files are read in a known order of their parts.
@@ -92,8 +94,8 @@ managers! {
 }
 
 /// The names of those that can do without further keys.
-pub(crate) static PLAIN: [&str; 10] = {
-    let mut names = [""; 10];
+pub(crate) static PLAIN: [&str; 11] = {
+    let mut names = [""; 11];
     let (mut index, mut found) = (0, 0);
     while index < MANAGERS.len() {
         if MANAGERS[index].plain.is_some() {

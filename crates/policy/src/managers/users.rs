@@ -58,7 +58,12 @@ pub(super) struct Numbers<'a>(pub(super) &'a [Manager]);
 impl Numbers<'_> {
     /// Whether it is that of a manager that counts for no user beside others.
     pub(super) fn is_once(self, number: u32) -> bool {
-        self.0.get(number as usize) == Some(&Manager::AccessOnce)
+        matches!(self.0.get(number as usize), Some(Manager::AccessOnce | Manager::NoReuse))
+    }
+
+    /// Whether it is that of a manager whose owners' uses never count.
+    pub(super) fn is_no_reuse(self, number: u32) -> bool {
+        self.0.get(number as usize) == Some(&Manager::NoReuse)
     }
 
     /// Whether users of one file under these managers agree: they are equal. Two that list files have lists of their own.

@@ -42,6 +42,9 @@
 //! - that hits a page of the global list changes nothing;
 //! - that misses brings its page to a list of its own, `once`, whose earliest page goes before any candidate is asked for.
 //!
+//! Under `no-reuse` this is so of all that an owner uses, its own files among them. The paper's access-once chooses among the owner's own pages when one of these is
+//! the candidate; beside an owner that uses less, the candidate is the other's.
+//!
 //! The next use by somebody else makes such a page an ordinary one, used for the first time.
 //!
 //! What others have used hits wherever global LRU hits, unless a use of the scanning program alone had kept it there. Without readahead

@@ -320,11 +320,13 @@ impl Sketch {
         sketch
     }
 
-    /// Makes room for the frequencies of a cache, forgetting all if it has to grow.
+    /// Makes room for the frequencies of a cache. A page's words in a sketch twice as long are those it had, or as far behind them as the sketch was long: with a copy
+    /// in each half, every estimate stays what it was.
     fn fit(&mut self, capacity: u32, pages: u32) {
         let words = (capacity.min(pages) as usize).next_power_of_two().max(8);
         if words > self.words.len() {
-            (self.words, self.additions) = (vec![0; words], 0);
+            let old = std::mem::take(&mut self.words);
+            self.words = if old.is_empty() { vec![0; words] } else { old.repeat(words / old.len()) };
         }
         self.sample = SAMPLE * u64::from(capacity);
     }
@@ -390,6 +392,21 @@ mod tests {
         assert_eq!(windows(&[800, 801, 800, 801, 800]), [12, 22, 12, 3, 12]);
         // Up by 10, 9.8, 9.6 and 9.4.
         assert_eq!(windows(&[0, 0, 0, 0]), [12, 22, 31, 41]);
+    }
+
+    #[test]
+    fn a_sketch_that_grows_estimates_as_before() {
+        let (mut small, pages) = (Sketch::new(1_000, 8), 300_u32);
+        for number in 0..pages {
+            (0..number % 13).for_each(|_| small.increment(mix(u64::from(number)) as u32));
+        }
+        let estimates = |sketch: &Sketch| -> Vec<u64> {
+            (0..pages).map(|number| sketch.frequency(mix(u64::from(number)) as u32)).collect()
+        };
+        let before = (estimates(&small), small.additions);
+        small.fit(1_000, 700);
+        assert_eq!(small.words.len(), 1_024);
+        assert_eq!((estimates(&small), small.additions), before);
     }
 
     #[test]

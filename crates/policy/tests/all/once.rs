@@ -195,6 +195,50 @@ fn an_owner_alone_with_its_file_has_its_manager_as_the_paper_says() {
 }
 
 #[test]
+fn a_backup_under_no_reuse_leaves_an_unmanaged_service_all_but_a_frame() {
+    // The service uses pages of its file, skewed; between its uses a backup reads three pages of its own.
+    let (capacity, pages) = (60, 40_000);
+    let skewed = |time: u64| {
+        let drawn = time.wrapping_mul(6_364_136_223_846_793_005) >> 33;
+        (drawn % 100) * (drawn / 100 % 100) / 100
+    };
+    let of_service =
+        |page: u32| Reference { owner: 0, place: Place { object: 0, block: u64::from(page) }, ..Reference::of(page) };
+    let of_backup =
+        |page: u32| Reference { owner: 1, place: Place { object: 1, block: u64::from(page) }, ..Reference::of(page) };
+    let misses = |manager: Option<Manager>, capacity: u32, backup: bool| {
+        let mut assignment = Assignment::new(None);
+        manager.into_iter().for_each(|manager| assignment.add(manager, Some(&[1]), None));
+        let spec = Spec { managers: Some(Arc::new(assignment)), ..Spec::parse("lru-sp").expect("a policy") };
+        let mut policy = LruSp::new(&spec.setup(capacity, pages));
+        let mut frames = Frames::default();
+        let mut refer = |reference: &Reference| {
+            let hit = policy.contains(reference.page);
+            if hit {
+                policy.hit(reference)
+            } else {
+                policy.miss(reference, &mut frames).expect("no victim is refused")
+            }
+            u32::from(!hit)
+        };
+        let mut missed = 0;
+        for time in 0..10_000_u32 {
+            missed += refer(&of_service(skewed(u64::from(time)) as u32));
+            for page in (0..if backup { 3 } else { 0 }).map(|next| 100 + 3 * time + next) {
+                refer(&of_backup(page));
+            }
+        }
+        policy.check_invariants();
+        missed
+    };
+    let alone = misses(None, capacity - 1, false);
+    let beside =
+        [None, Some(Manager::AccessOnce), Some(Manager::NoReuse)].map(|manager| misses(manager, capacity, true));
+    assert_eq!(beside[0], beside[1], "access-once decides among the backup's own pages");
+    assert!(beside[2] <= alone && 2 * alone < beside[0], "{beside:?}, and {alone} alone with a frame less");
+}
+
+#[test]
 fn owners_that_agree_on_access_once_manage_their_file_together() {
     let by_one_rule = || {
         let mut assignment = Assignment::new(None);

@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 /// The managers that are tried: those that need neither a list nor the future. `same-order` is `mru` by another name.
-const TRIED: [&str; 4] = ["mru", ONCE, "sequential", "lru-k"];
+const TRIED: [&str; 5] = ["mru", ONCE, "no-reuse", "sequential", "lru-k"];
 /// The manager of those who need not agree with others.
 const ONCE: &str = "access-once";
 /// A scope has at least this share of all references.

@@ -55,7 +55,7 @@ impl Groups {
                 free
             }
         };
-        self.some_once |= *manager == Manager::AccessOnce;
+        self.some_once |= matches!(manager, Manager::AccessOnce | Manager::NoReuse);
         self.remember_uses(manager.earlier_uses());
         if *manager != Manager::Lru {
             self.ranking.reserve(self.pages.len() as u32);

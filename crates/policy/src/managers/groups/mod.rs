@@ -73,7 +73,7 @@ pub(crate) struct Groups {
     told: Told,
     /// By manager: the number of the rule that has this instance, 0 for none.
     rules: Vec<u32>,
-    /// Whether one of the managers is access-once.
+    /// Whether one of the managers is access-once or no-reuse.
     some_once: bool,
     /// After this many mistakes beyond the decisions that proved right a manager's charge ends; 0: never. How many have ended so.
     revoke: u32,
@@ -132,7 +132,7 @@ impl Groups {
             default: of_rule.unwrap_or(managers.len() - 1) as u32,
             told: HashMap::new(),
             rules: vec![0; managers.len()],
-            some_once: managers.contains(&Manager::AccessOnce),
+            some_once: managers.iter().any(|manager| matches!(manager, Manager::AccessOnce | Manager::NoReuse)),
             free: FreeLists::new(),
             now: 0,
             future: future.filter(|_| needs_future),
@@ -195,15 +195,21 @@ impl Groups {
         }
     }
 
-    /// Whether the page is another owner's, and the owner that uses it is under access-once: then this counts as no use. Users that agree on
+    /// Whether this counts as no use: the owner is under no-reuse, or it is under access-once and the page is another owner's. Users that agree on
     /// access-once manage their file together, by one rule or by several.
     pub(crate) fn is_only_use(&self, reference: &Reference) -> bool {
-        let (owner, object) = (reference.owner, reference.place.object);
-        let File { owner: of, rule, resident, .. } = self.users.of(object);
-        if resident == 0 || of == owner || !self.some_once {
+        if !self.some_once {
             return false;
         }
+        let (owner, object) = (reference.owner, reference.place.object);
         let own = self.rule(owner, object);
+        if self.numbers().is_no_reuse(own) {
+            return true;
+        }
+        let File { owner: of, rule, resident, .. } = self.users.of(object);
+        if resident == 0 || of == owner {
+            return false;
+        }
         self.is_once(own) && !self.numbers().agree(own, rule)
     }
 
