@@ -10,8 +10,8 @@ mod top;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    advise, analyze, compare, completions, control, convert, curve, devices, experiment, formats, guard, info, levels,
-    managers, manual, mix, mount, policies, record, run, serve, steer,
+    advise, analyze, clock, compare, completions, control, convert, curve, devices, experiment, formats, guard, info,
+    levels, managers, manual, mix, mount, policies, record, run, serve, steer,
 };
 use failure::Failure;
 use std::path::Path;
@@ -48,6 +48,8 @@ enum Command {
     Serve(Box<serve::Arguments>),
     Mount(Box<mount::Arguments>),
     Steer(Box<steer::Arguments>),
+    #[command(name = "mount-clock", hide = true)]
+    Clock(clock::Arguments),
     #[command(name = "steer-guard", hide = true)]
     Guard(guard::Arguments),
     Run(run::Arguments),
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => service(|| serve::run(*arguments)),
         Command::Mount(arguments) => service(|| mount::run(*arguments)),
         Command::Steer(arguments) => steer::run(*arguments),
+        Command::Clock(arguments) => clock::run(&arguments),
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),

@@ -45,6 +45,18 @@ fn every_combination_of_alternatives_is_told() {
 }
 
 #[test]
+fn of_several_combinations_the_one_with_the_least_work_for_the_storage_is_advised() {
+    let trace = BY_TURNS.to_str().unwrap();
+    let text = answer(&[trace, "-l", "lru:1", "-l", "lru:1,gclock:max=3:2"]);
+    let advice = "Take lru with 8 KiB above gclock:max=3 with 16 KiB: it leaves 2 reads and 0 writes to the storage, 67 % less than the runner-up, lru with 8 KiB above \
+                  lru with 8 KiB, which has 8 KiB less memory.";
+    assert!(text.replace('\n', " ").contains(advice), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&answer(&[trace, "-l", "lru:1", "-l", "lru:1", "--format", "json"])).unwrap();
+    assert!(json[0]["advice"].is_null(), "of one there is nothing to choose");
+}
+
+#[test]
 fn modes_differ_as_they_should() {
     let trace = &*BY_TURNS;
     let trace = trace.to_str().unwrap();

@@ -91,7 +91,7 @@ fn ask<A: Asked>(
 #[pyfunction]
 #[pyo3(signature = (
     sources, policies, sizes, *, warmup, device=None, think_us=0.0, readahead=None, by_distance=false, by=None, states=0, behind=None,
-    sample=None, managers=None, page_size=None, threads=0, progress=None,
+    sample=None, managers=None, kernel=None, at_most=None, reach=None, page_size=None, threads=0, progress=None,
 ))]
 #[expect(clippy::too_many_arguments, reason = "what is asked has as many parts")]
 pub(crate) fn compare(
@@ -109,6 +109,9 @@ pub(crate) fn compare(
     behind: Option<&str>,
     sample: Option<&str>,
     managers: Option<PathBuf>,
+    kernel: Option<bool>,
+    at_most: Option<&Bound<'_, PyAny>>,
+    reach: Option<f64>,
     page_size: Option<&Bound<'_, PyAny>>,
     #[pyo3(from_py_with = threads_asked)] threads: usize,
     progress: Option<&Bound<'_, PyAny>>,
@@ -119,6 +122,9 @@ pub(crate) fn compare(
         Some("file") => Some(By::File),
         Some(other) => return Err(usage(format!("by=`{other}`: take owner or file"))),
     };
+    if let Some(reach) = reach.filter(|reach| !(f64::MIN_POSITIVE..=1.0).contains(reach)) {
+        return Err(usage(format!("reach={reach}: take a share of the references above 0 and up to 1, as 0.9")));
+    }
     let (specs, fault) = specs(&policies)?;
     let asked = study::comparison::Asked {
         managers: crate::arguments::managers(managers.as_deref(), &specs)?.map(Arc::new),
@@ -134,6 +140,12 @@ pub(crate) fn compare(
         states,
         behind: parse_some(behind)?,
         sample: parse_some(sample)?,
+        kernel,
+        at_most: at_most
+            .map(|most| crate::arguments::sizes(std::slice::from_ref(most)))
+            .transpose()?
+            .and_then(|mut of| of.pop()),
+        reach,
         page_size: None,
         threads,
     };

@@ -298,7 +298,7 @@ impl Source {
         let written = wait(py, progress, move |waiting| {
             let (_, mut reader) = source.open(&waiting.warn())?;
             let _beside = Beside(temporaries(&path));
-            let options = ConvertOptions { page_size: source.page_size(), force, circumstances: None };
+            let options = ConvertOptions { page_size: source.page_size(), force, ..ConvertOptions::default() };
             let writing = waiting.begin(format!("writing {}", path.display()), None, true);
             Ok(forebay_trace::convert(reader.as_mut(), &path, &options, &mut |done| writing.at(done))?)
         });

@@ -126,8 +126,11 @@ impl Asked<'_> {
         let ender = std::thread::spawn(move || ending::control(&queue, duration, &running, &*saying));
         let mut tap = Tap::new(bytes, mark);
         let memory_page = matches!(self.what, What::Memory).then(|| self.page_size.unwrap_or(MEMORY_PAGE));
-        let options =
-            ConvertOptions { page_size: self.page_size.or(memory_page), force: self.force, circumstances: None };
+        let options = ConvertOptions {
+            page_size: self.page_size.or(memory_page),
+            force: self.force,
+            ..ConvertOptions::default()
+        };
         let mut write = || {
             // Formats of pages are given the size that the front shows; the others need not wait for it.
             let input = if output.keeps_requests || options.page_size.is_some() {

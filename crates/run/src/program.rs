@@ -106,10 +106,10 @@ impl Asked<'_> {
                 policy: Some(self.policy.label.clone()),
                 cache: Some(self.memory),
                 policy_bytes: if let [one] = &processes[..] { Some(one.policy_capacity) } else { None },
-                mode: None,
+                ..Circumstances::default()
             };
             let (page_size, circumstances) = (Some(self.page_size.into()), Some(circumstances));
-            let options = ConvertOptions { page_size, force: false, circumstances };
+            let options = ConvertOptions { page_size, circumstances, ..ConvertOptions::default() };
             Ok::<_, Error>(convert(&mut recorded, out, &options, &mut |_| {})?)
         });
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));

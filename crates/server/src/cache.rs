@@ -114,6 +114,7 @@ impl ServiceOptions {
             cache: Some(self.cache_size()),
             policy_bytes: self.cache_config().ok().map(|config| config.policy_bytes()),
             mode: mode.map(str::to_owned),
+            ..Circumstances::default()
         }
     }
 

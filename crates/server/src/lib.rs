@@ -31,6 +31,7 @@ mod words;
 
 pub use control::socket::ask;
 pub use control::{Answer, Command};
+pub use directories::clock::round_trip;
 pub use directories::mount;
 pub use directories::options::{DirectoryOptions, MountOptions};
 pub use error::Error;

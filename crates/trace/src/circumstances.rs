@@ -1,6 +1,8 @@
 //! How a trace was recorded: what a replay needs to have what the front end's own cache had.
 
 use forebay_basis::show_bytes;
+use std::fmt;
+use std::sync::Arc;
 
 /// What a recording says of itself. Our Parquet tables keep it, each part under a key of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +19,22 @@ pub struct Circumstances {
     pub policy_bytes: Option<u64>,
     /// How writes went to the device: `write-back`, `write-through`, `read-only`.
     pub mode: Option<String>,
+    /// What the front end took for a request beside what its pages took, in nanoseconds, while it was recorded.
+    pub request_ns: Option<u64>,
+    /// The same for a page that hit.
+    pub hit_ns: Option<u64>,
+    /// The same for a page that missed, with the wait for the device.
+    pub miss_ns: Option<u64>,
+}
+
+/// Adds to a recording's circumstances what is known when it ends.
+#[derive(Clone)]
+pub struct AtEnd(pub Arc<dyn Fn(&mut Circumstances) + Send + Sync>);
+
+impl fmt::Debug for AtEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AtEnd")
+    }
 }
 
 /// What a real cache reads ahead that reads at most this many bytes ahead of a stream, as [`Circumstances::readahead`] has it.
@@ -34,6 +52,9 @@ const POLICY: &str = "forebay.policy";
 const CACHE: &str = "forebay.cache";
 const POLICY_BYTES: &str = "forebay.policy_bytes";
 const MODE: &str = "forebay.mode";
+const REQUEST: &str = "forebay.request_ns";
+const HIT: &str = "forebay.hit_ns";
+const MISS: &str = "forebay.miss_ns";
 
 /// A foreign text for a terminal: without what would steer it, and not long.
 fn plain(text: &str) -> String {
@@ -46,7 +67,7 @@ const LONGEST: usize = 100;
 impl Circumstances {
     /// `by forebay mount: at first a cache of 64 MiB (62 MiB for its policy), under lru, write-back, readahead linux:max=512KiB`
     pub fn in_words(&self) -> String {
-        let Self { front_end, readahead, policy, cache, policy_bytes, mode } = self;
+        let Self { front_end, readahead, policy, cache, policy_bytes, mode, .. } = self;
         let parts = [
             cache.map(|bytes| match policy_bytes {
                 Some(policy) if *policy != bytes => {
@@ -65,7 +86,7 @@ impl Circumstances {
 
     /// The metadata of a table, by key.
     pub(crate) fn metadata(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let number = |bytes: Option<u64>| bytes.map(|bytes| bytes.to_string());
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
         let values = [
             (FRONT_END, Some(self.front_end.clone())),
             (READAHEAD, self.readahead.clone()),
@@ -73,6 +94,9 @@ impl Circumstances {
             (CACHE, number(self.cache)),
             (POLICY_BYTES, number(self.policy_bytes)),
             (MODE, self.mode.clone()),
+            (REQUEST, number(self.request_ns)),
+            (HIT, number(self.hit_ns)),
+            (MISS, number(self.miss_ns)),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))
     }
@@ -81,8 +105,9 @@ impl Circumstances {
     pub(crate) fn parse<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, String> {
         let Some(front_end) = given(FRONT_END) else { return Ok(None) };
         let text = |key| given(key).map(str::to_owned);
-        let number = |key| {
-            let wrong = |text: &str| format!("its {key} is `{}`; it should be a number of bytes", plain(text));
+        let number = |key: &str| {
+            let unit = if key.ends_with("_ns") { "nanoseconds" } else { "bytes" };
+            let wrong = |text: &str| format!("its {key} is `{}`; it should be a number of {unit}", plain(text));
             given(key).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
         };
         Ok(Some(Self {
@@ -92,6 +117,9 @@ impl Circumstances {
             cache: number(CACHE)?,
             policy_bytes: number(POLICY_BYTES)?,
             mode: text(MODE),
+            request_ns: number(REQUEST)?,
+            hit_ns: number(HIT)?,
+            miss_ns: number(MISS)?,
         }))
     }
 }
@@ -112,6 +140,9 @@ mod tests {
             cache: Some(64 << 20),
             policy_bytes: Some(62 << 20),
             mode: Some("write-back".to_owned()),
+            request_ns: Some(17_000),
+            hit_ns: Some(400),
+            miss_ns: Some(2_000_000),
         };
         assert_eq!(least.in_words(), "by forebay mount");
         let with =

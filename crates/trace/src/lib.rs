@@ -22,7 +22,7 @@ pub mod summary;
 pub mod synthetic;
 pub mod write;
 
-pub use circumstances::{Circumstances, readahead_of};
+pub use circumstances::{AtEnd, Circumstances, readahead_of};
 pub use cut::{UpToCut, Warn};
 pub use during::During;
 pub use error::{Error, Position, Result};

@@ -25,10 +25,12 @@ pub enum Origin {
     Recorded,
     /// The alignment and the lengths of the requests.
     Requests,
+    /// Nobody: its pages are objects, each of a size of its own.
+    Objects,
 }
 
 impl Origin {
-    const ALL: [Self; 3] = [Self::Given, Self::Recorded, Self::Requests];
+    const ALL: [Self; 4] = [Self::Given, Self::Recorded, Self::Requests, Self::Objects];
 
     /// Its name for programs.
     pub fn word(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Origin {
             Self::Given => "given",
             Self::Recorded => "recorded",
             Self::Requests => "requests",
+            Self::Objects => "objects",
         }
     }
 
@@ -65,7 +68,9 @@ impl Paging {
     pub fn of(reader: &dyn Reader, page_size: Option<u64>) -> Result<Self, String> {
         let own = reader.page_size().filter(|_| page_size.is_none());
         let paging = Self::new(reader.unit(), page_size.or(own.map(|own| own.bytes)))?;
-        Ok(Self { origin: own.map_or(Origin::Given, |own| own.origin), ..paging })
+        let objects = page_size.is_none() && reader.holds_objects();
+        let unknown = if objects { Origin::Objects } else { Origin::Given };
+        Ok(Self { origin: own.map_or(unknown, |own| own.origin), ..paging })
     }
 
     /// Pages of `page_size` bytes, by default 8 KiB for a trace of bytes and its own block for a trace of blocks.

@@ -7,7 +7,7 @@ use crate::input::{Consumed, Input};
 use crate::names::Names;
 use crate::pages::PageSize;
 use crate::request::{Request, Unit};
-use crate::shape::Shape;
+use crate::shape::{Shape, USUAL};
 use crate::synthetic;
 use std::path::Path;
 
@@ -26,6 +26,11 @@ pub trait Reader: Send {
         self.source()?.page_size()
     }
 
+    /// Whether its pages are objects, each of a size of its own, which is not used.
+    fn holds_objects(&self) -> bool {
+        self.source().is_some_and(|source| source.holds_objects())
+    }
+
     /// How many bytes half of the requests do not exceed, where that is known before they are read.
     fn median_request(&self) -> Option<u64> {
         self.source()?.median_request()
@@ -34,6 +39,11 @@ pub trait Reader: Send {
     /// How it was recorded, where the trace says it.
     fn circumstances(&self) -> Option<&Circumstances> {
         self.source()?.circumstances()
+    }
+
+    /// The bytes of the program's own blocks, where they are larger than the pages that the trace was recorded with.
+    fn larger_blocks(&self) -> Option<u64> {
+        self.source()?.larger_blocks()
     }
 
     /// Whether the trace says how long its objects are. What it has said by a request is in `names` then.
@@ -144,8 +154,17 @@ impl Reader for Measured {
         self.shape.median_request
     }
 
+    fn holds_objects(&self) -> bool {
+        self.reader.holds_objects()
+    }
+
     fn circumstances(&self) -> Option<&Circumstances> {
         self.reader.circumstances()
+    }
+
+    fn larger_blocks(&self) -> Option<u64> {
+        let (recorded, shown) = (self.reader.page_size()?, self.shape.page_size?);
+        (shown.bytes > recorded.bytes.max(USUAL)).then_some(shown.bytes)
     }
 
     fn has_lengths(&self) -> bool {

@@ -8,7 +8,7 @@ use crate::request::{Request, Unit};
 /// Requests looked at.
 const FRONT: usize = 1 << 16;
 /// The page of most systems, and so of a cache in front of requests that are no whole pages of any size.
-const USUAL: u64 = 4096;
+pub(crate) const USUAL: u64 = 4096;
 /// The largest page of the usual databases and file systems.
 const LARGEST: u64 = 64 << 10;
 

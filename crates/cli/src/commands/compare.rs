@@ -39,6 +39,12 @@ pub(crate) struct Arguments {
     /// Cache sizes: pages (1000), bytes (64MiB) or percent of the distinct pages (10%)
     #[arg(short, long, value_name = "SIZE,…", value_delimiter = ',', default_value = "1%,2%,5%,10%,20%,50%", value_parser = str::parse::<Size>)]
     sizes: Vec<Size>,
+    /// A budget of memory: weigh this size, and none above it
+    #[arg(long, value_name = "SIZE", value_parser = str::parse::<Size>)]
+    at_most: Option<Size>,
+    /// Also look for the least memory with which this share of the references hits (90%); the advice names it
+    #[arg(long, value_name = "PERCENT", value_parser = parse_reach, conflicts_with_all = ["at_most", "sample", "epochs"])]
+    reach: Option<f64>,
     /// References at the start that warm the caches and are not counted: a number, or percent of the trace
     #[arg(short, long, value_name = "REFERENCES", default_value = "0", value_parser = str::parse::<Warmup>)]
     warmup: Warmup,
@@ -55,6 +61,10 @@ pub(crate) struct Arguments {
     /// by default what the cache read ahead that recorded the trace, or none
     #[arg(short, long, value_name = "RULE[:PARAMETER=VALUE]", value_parser = str::parse::<Readahead>)]
     readahead: Option<Readahead>,
+    /// Also what the kernel's own page cache of the same memory would make of the trace, alone and steered (`forebay steer`): by default (auto)
+    /// of what a front end has recorded
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, hide_default_value = true)]
+    kernel: Kernel,
     /// Policies learn of uses at the end of epochs alone, as `forebay steer --memory` tells them of reference bits; of misses as they come
     #[arg(long, conflicts_with_all = ["device", "readahead", "by_distance", "by", "states", "behind", "sample", "managers", "dask", "report", "plot"])]
     epochs: bool,
@@ -84,7 +94,7 @@ pub(crate) struct Arguments {
     threads: usize,
     /// Let the workers of the Dask cluster with this scheduler make the runs (`tcp://scheduler:8786`), through the Python package;
     /// they read the traces
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["record", "by", "states", "sample", "managers", "threads", "trace_format", "columns", "owners", "files"])]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["record", "by", "states", "sample", "managers", "reach", "threads", "trace_format", "columns", "owners", "files"])]
     dask: Option<String>,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t)]
@@ -93,6 +103,28 @@ pub(crate) struct Arguments {
     files: Files,
     #[command(flatten)]
     how: How,
+}
+
+/// When the kernel's own page cache is among the answers.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Kernel {
+    /// Where a mount, volumes, a run or steering recorded the trace
+    #[default]
+    Auto,
+    /// Of every trace
+    Always,
+    /// Of none
+    Never,
+}
+
+impl Kernel {
+    fn asked(self) -> Option<bool> {
+        match self {
+            Self::Auto => None,
+            Self::Always => Some(true),
+            Self::Never => Some(false),
+        }
+    }
 }
 
 /// What misses are split by.
@@ -115,6 +147,12 @@ impl From<ByWhat> for By {
 
 /// How often states are taken for a report that does not say: about as often as a chart has room for.
 const STATES_OF_REPORT: u32 = 200;
+
+fn parse_reach(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
+    let share = percent.map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| "write a share of the references in percent, above 0 and up to 100 (90%)".to_owned())
+}
 
 fn parse_think(text: &str) -> Result<f64, String> {
     let microseconds = text.parse().ok().filter(|think: &f64| think.is_finite() && *think >= 0.0);
@@ -143,6 +181,9 @@ impl Arguments {
             states: self.states.unwrap_or(if self.files.report() { STATES_OF_REPORT } else { 0 }),
             behind: self.behind.clone(),
             sample: self.sample,
+            kernel: self.kernel.asked(),
+            at_most: self.at_most,
+            reach: self.reach,
             page_size: self.how.page_size,
             threads: self.threads,
         })
@@ -202,7 +243,8 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
             }
         }
         if arguments.format == Form::Csv {
-            let notes = [comparison.recorded_in_words(), comparison.left_out_in_words()];
+            let notes =
+                [comparison.recorded_in_words(), comparison.larger_blocks_in_words(), comparison.left_out_in_words()];
             notes.into_iter().flatten().for_each(|note| eprintln!("forebay: {name}: {note}"));
         }
         answers.add(&comparison, |comparison, out| print(comparison, arguments.waits, out))?;

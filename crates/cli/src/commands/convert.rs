@@ -33,7 +33,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     arguments.how.check()?;
     let (format, mut reader) = arguments.how.open(&arguments.input)?;
-    let options = ConvertOptions { page_size: arguments.how.page_size, force: arguments.force, circumstances: None };
+    let options =
+        ConvertOptions { page_size: arguments.how.page_size, force: arguments.force, ..ConvertOptions::default() };
     let progress = Terminal.begin(format!("converting {}", arguments.input), None, false);
     let start = Instant::now();
     if arguments.output == Path::new("-") {

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     let mut mix = Mix::new(sources, times, how.page_size)?;
-    let options = ConvertOptions { page_size: how.page_size, force: arguments.force, circumstances: None };
+    let options = ConvertOptions { page_size: how.page_size, force: arguments.force, ..ConvertOptions::default() };
     let progress = Terminal.begin(format!("mixing {}", inputs.join(", ")), None, false);
     write_trace(&mut mix, output, &options, progress.as_ref())
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod analyze;
+pub(crate) mod clock;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod control;

@@ -3,11 +3,13 @@
 use super::grid::Grid;
 use super::{say, short, to_width};
 use crate::failure::Failure;
+use forebay_basis::show_bytes;
 use forebay_model::presets::Named;
-use forebay_sim::study::advice::{self, best_on_line};
+use forebay_sim::study::advice::{self, Take, best_on_line};
 use forebay_sim::study::comparison::{Comparison, part_sum};
 use forebay_sim::study::figure::named;
 use forebay_sim::study::figures::{BY_DISTANCE, COST, COUNTS, PART, READAHEAD, WAITS_AND_REQUESTS};
+use forebay_sim::study::kernel::{BesideKernel, brought_in};
 use forebay_sim::study::{Figure, Times, counted, grouped, percent};
 use forebay_sim::words::{owner_name, sampled};
 use forebay_sim::{By, RunOutcome, Size};
@@ -34,7 +36,10 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     let ahead = if readahead.is_none() { String::new() } else { format!(" with readahead {}", readahead.label) };
     let figures = format!("hit ratios in percent{ahead}{warm}");
     say(out, if long { head } else { format!("{head}; {figures}") })?;
-    for line in [comparison.recorded_in_words(), comparison.left_out_in_words()].into_iter().flatten() {
+    for line in [comparison.recorded_in_words(), comparison.larger_blocks_in_words(), comparison.left_out_in_words()]
+        .into_iter()
+        .flatten()
+    {
         writeln!(out, "{}", to_width(&line))?;
     }
     if let Some((rate, pages)) = *sample {
@@ -75,6 +80,9 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
     if best.iter().any(Option::is_some) {
         say(out, "* the best of the policies that do not know the future")?;
     }
+    if let Some(beside) = &comparison.beside_kernel {
+        print_beside_kernel(comparison, beside, advice.take.as_ref(), out)?;
+    }
     if let Some(device) = &comparison.device {
         print_device_times(comparison, device, out)?;
     }
@@ -88,7 +96,7 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         print_distances(comparison, out)?;
     }
     if let Some(by) = comparison.by {
-        print_parts(comparison, by, advice.take.map(|take| take.pages), out)?;
+        print_parts(comparison, by, advice.take.as_ref().map(|take| take.pages), out)?;
     }
     if !long {
         writeln!(out, "\n{text}")?;
@@ -129,6 +137,40 @@ fn best_of_several(outcomes: &[&RunOutcome]) -> Option<u64> {
     let best = best_on_line(outcomes.iter().copied())?.counted.hits;
     let is_less = |outcome: &&RunOutcome| !outcome.off_line && outcome.counted.hits < best;
     outcomes.iter().any(is_less).then_some(best)
+}
+
+/// Prints how many bytes come into the front end's cache, and into the kernel's own: under what the advice takes, and under LRU.
+fn print_beside_kernel(
+    comparison: &Comparison,
+    beside: &BesideKernel,
+    take: Option<&Take>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let Comparison { trace, sizes, .. } = comparison;
+    let front_end = comparison.recorded.as_ref().map_or("cache", |recorded| &*recorded.front_end);
+    let column = take.and_then(|take| sizes.iter().position(|&(pages, _)| pages == take.pages));
+    let steered = column.and_then(|column| beside.best_steered(column)).map(|outcome| &*outcome.policy);
+    let mut grid = Grid::of_figures("cache size", sizes.iter().map(|&(pages, _)| trace.bytes_in_words(pages)));
+    grid.rule();
+    let mut row = |name: &str, outcomes: &[RunOutcome]| {
+        grid.figures(name, outcomes.iter().map(|outcome| show_bytes(brought_in(outcome) * trace.page_size)));
+    };
+    let shown = |policy: &str, best: Option<&str>| policy == "lru" || best == Some(policy);
+    for of_policy in comparison.policies().filter(|of| shown(&of[0].policy, take.map(|take| &*take.policy))) {
+        row(&format!("{}, {front_end}", of_policy[0].policy), of_policy);
+    }
+    row("the kernel alone", &beside.alone);
+    for of_policy in beside.steered().filter(|of| shown(&of[0].policy, steered)) {
+        row(&format!("{}, steer", of_policy[0].policy), of_policy);
+    }
+    let ahead = &beside.readahead.label;
+    say(
+        out,
+        format!(
+            "\nwhat comes into the cache, missed or read ahead; the kernel has the same memory, and readahead {ahead}"
+        ),
+    )?;
+    grid.print(out)
 }
 
 /// A heading, and the cell of a run under it.

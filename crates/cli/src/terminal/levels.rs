@@ -1,7 +1,7 @@
 //! The tables of `forebay levels`, for a person.
 
 use super::grid::Grid;
-use super::say;
+use super::{say, to_width};
 use crate::failure::Failure;
 use forebay_basis::show_bytes;
 use forebay_model::Cost;
@@ -51,6 +51,9 @@ pub(crate) fn print(levels: &Levels, out: &mut impl Write) -> Result<(), Failure
     if let Some(device) = device {
         say(out, format!("\nwhat the storage costs on {}: {}", device.name, device.model.title))?;
         print_costs(levels, out)?;
+    }
+    if let Some(advice) = levels.advice() {
+        writeln!(out, "\n{}", to_width(&advice))?;
     }
     for (hierarchy, outcome) in runs {
         print_analyses(hierarchy, outcome, trace.page_size, out)?;

@@ -162,7 +162,7 @@ def run(piece: Piece, given: Any, index: int | None = None, stop: threading.Even
         return trace._source.hold(places=places, requests=requests, page_size=piece.asked["page_size"], progress=go_on)
 
     def compare(source: _forebay.Source, sizes: list[int | str]) -> pa.Table:
-        answer = _forebay.compare([source], [piece.policy], sizes, **piece.asked, threads=1, progress=go_on)
+        answer = _forebay.compare([source], [piece.policy], sizes, **piece.asked, kernel=False, threads=1, progress=go_on)
         table = pa.table(answer.table())
         if not piece.known:
             return table

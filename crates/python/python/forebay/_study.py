@@ -112,6 +112,9 @@ def compare(
     behind: str | None = None,
     sample: str | float | None = None,
     managers: str | os.PathLike[str] | None = None,
+    kernel: bool | None = None,
+    at_most: Size | None = None,
+    reach: float | None = None,
     page_size: int | str | None = None,
     threads: int = 0,
     progress: bool | None = None,
@@ -133,6 +136,9 @@ def compare(
         behind: replay what misses in this first-level cache: ``"lru@64MiB"``.
         sample: estimate the hits from this share of the pages (``"1%"`` or 0.01).
         managers: a TOML file of managers for ``lru-sp``.
+        kernel: also what the kernel's own page cache would make of the trace, alone and steered; in `Answer.json`. None: of recordings of front ends.
+        at_most: a budget of memory: this size, and none above it.
+        reach: also the least memory with which this share of the references hits (0.9); the advice names it.
         page_size: the bytes of a page; by default the trace's own.
         threads: threads to run on; 0: one for each core.
         progress: a progress bar by tqdm; None: if it is installed and somebody looks.
@@ -164,6 +170,9 @@ def compare(
             behind=behind,
             sample=_text(sample),
             managers=managers,
+            kernel=kernel,
+            at_most=at_most,
+            reach=reach,
             page_size=page_size,
             threads=threads,
             progress=bars.callback(),

@@ -52,7 +52,10 @@ pub fn section(comparison: &Comparison) -> Section {
     if !readahead.is_none() {
         subtitle += &format!("; readahead {}", readahead.label);
     }
-    for line in [comparison.recorded_in_words(), comparison.left_out_in_words()].into_iter().flatten() {
+    for line in [comparison.recorded_in_words(), comparison.larger_blocks_in_words(), comparison.left_out_in_words()]
+        .into_iter()
+        .flatten()
+    {
         subtitle += &format!("; {line}");
     }
     let advised = advice::of_comparison(comparison);

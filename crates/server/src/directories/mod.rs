@@ -1,5 +1,6 @@
 //! Directories behind a cache, mounted over FUSE, until a signal or the last unmount ends it.
 
+pub(crate) mod clock;
 mod mounted;
 pub(crate) mod options;
 
@@ -7,6 +8,7 @@ use crate::cache::{Cache, common};
 use crate::control::{Answer, Command, Steered, dirty, done, with_figures};
 use crate::declared::Declared;
 use crate::delay::SharedDisk;
+use crate::directories::clock::MountClock;
 use crate::directories::mounted::{Directories, Directory};
 use crate::directories::options::{DirectoryOptions, MountOptions};
 use crate::error::Error;
@@ -84,6 +86,11 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
         // Its error is the one to report.
         let _ = frame.recorder.within(patience, Recorder::abandon);
     })?;
+    if let [mount] = &options.mounts[..] {
+        let pool = Arc::clone(&cache.pool);
+        let clock = MountClock::new(mount.mountpoint.clone(), move || pool.statistics());
+        frame.recorder.measure_by(Arc::new(clock));
+    }
     let files = MountedFiles(directories.mounts.finder());
     let managers = options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files)));
     let service = Arc::new(Mounted { frame, reload, cache, managers, directories, patience, options });

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::words::counted;
 use forebay_basis::Operation;
 use forebay_trace::write::folder_of;
-use forebay_trace::{Circumstances, OUTPUTS};
+use forebay_trace::{AtEnd, Circumstances, OUTPUTS};
 use parts::Parts;
 use queue::{Message, Queue};
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ const QUEUE: usize = 1 << 18;
 pub(crate) struct Recorder {
     page_size: u64,
     circumstances: Circumstances,
+    /// What measures the front end's own time while it records.
+    clock: Arc<OnceLock<Arc<dyn Clock>>>,
     began: Instant,
     names: Arc<Mutex<Names>>,
     /// Looked at first, so that a reference that is not recorded costs no lock.
@@ -56,6 +58,15 @@ pub(crate) struct Recorder {
 struct Names {
     all: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
+}
+
+/// Measures what a front end takes of its own while it is recorded.
+pub(crate) trait Clock: Send + Sync {
+    /// A recording begins.
+    fn begin(&self);
+
+    /// It ends: adds what was measured.
+    fn tell(&self, circumstances: &mut Circumstances);
 }
 
 struct Writer {
@@ -93,6 +104,7 @@ impl Recorder {
         Self {
             page_size,
             circumstances,
+            clock: Arc::default(),
             began: Instant::now(),
             names: Arc::default(),
             recording: AtomicBool::new(false),
@@ -125,6 +137,14 @@ impl Recorder {
         bounded(what.trim_ascii_end(), limit, progress, move || work(&recorder))
     }
 
+    /// Has the front end's own time measured, if it is not yet: of the recording that is under way, and of those to come.
+    pub(crate) fn measure_by(&self, clock: Arc<dyn Clock>) {
+        if self.records() {
+            clock.begin();
+        }
+        let _ = self.clock.set(clock);
+    }
+
     /// Begins as the server starts, under the first [`free`] name.
     ///
     /// # Errors
@@ -153,7 +173,13 @@ impl Recorder {
         let mut queue = Queue::new(receiver, Arc::clone(&self.names));
         self.recorded.store(0, Ordering::Relaxed);
         self.lost.store(0, Ordering::Relaxed);
-        let (parts, count) = (Parts::of(path, self.page_size, self.circumstances.clone()), Arc::clone(&self.recorded));
+        let clock = Arc::clone(&self.clock);
+        clock.get().iter().for_each(|clock| clock.begin());
+        let at_end = AtEnd(Arc::new(move |circumstances| {
+            clock.get().iter().for_each(|clock| clock.tell(circumstances));
+        }));
+        let parts = Parts::of(path, self.page_size, self.circumstances.clone(), at_end);
+        let count = Arc::clone(&self.recorded);
         let name = path.display().to_string();
         let write = move || {
             let (parts, written) = parts.write(&mut queue, &count);

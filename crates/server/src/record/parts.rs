@@ -2,7 +2,9 @@
 
 use super::queue::{End, Queue};
 use forebay_trace::write::folder_of;
-use forebay_trace::{Circumstances, ConvertOptions, Error, Names, Options, Reader, Request, Unit, convert, open};
+use forebay_trace::{
+    AtEnd, Circumstances, ConvertOptions, Error, Names, Options, Reader, Request, Unit, convert, open,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,19 +14,25 @@ pub(super) struct Parts {
     path: PathBuf,
     page_size: u64,
     circumstances: Circumstances,
+    at_end: AtEnd,
     parts: Vec<PathBuf>,
     /// The number of the part that was begun last.
     number: u32,
 }
 
 impl Parts {
-    pub(super) fn of(path: &Path, page_size: u64, circumstances: Circumstances) -> Self {
-        Self { path: path.to_owned(), page_size, circumstances, parts: Vec::new(), number: 0 }
+    pub(super) fn of(path: &Path, page_size: u64, circumstances: Circumstances, at_end: AtEnd) -> Self {
+        Self { path: path.to_owned(), page_size, circumstances, at_end, parts: Vec::new(), number: 0 }
     }
 
     fn options(&self) -> ConvertOptions {
         let circumstances = Some(self.circumstances.clone());
-        ConvertOptions { page_size: Some(self.page_size), force: false, circumstances }
+        ConvertOptions {
+            page_size: Some(self.page_size),
+            force: false,
+            circumstances,
+            at_end: Some(self.at_end.clone()),
+        }
     }
 
     /// The next part's file: `data.parquet` has `data.part-1.parquet`. One that is left of a server that was killed is kept.

@@ -61,6 +61,7 @@ impl Dimensions {
         let (references, pages) = (counted(self.references, "reference"), counted(self.pages.into(), "page"));
         let [page, footprint] = [1, u64::from(self.pages)].map(|pages| show_bytes(pages * self.page_size));
         match self.page_size_origin {
+            Origin::Objects => format!("{references} to {about}{}", counted(self.pages.into(), "object")),
             Origin::Requests => {
                 format!("{references} to {about}{pages} ({footprint}); {page} pages, from the requests")
             }
@@ -73,9 +74,17 @@ impl Dimensions {
         u64::from(pages) * self.page_size
     }
 
-    /// The same for a person.
+    /// The same for a person: of objects their number, as their sizes are not known.
     pub fn bytes_in_words(&self, pages: u32) -> String {
-        show_bytes(self.bytes(pages))
+        match self.page_size_origin {
+            Origin::Objects => counted(pages.into(), "object"),
+            _ => show_bytes(self.bytes(pages)),
+        }
+    }
+
+    /// Whether its pages are objects, which have no size in bytes.
+    pub fn has_objects(&self) -> bool {
+        self.page_size_origin == Origin::Objects
     }
 
     /// A cache's size as a share of the footprint; what a larger cache has beyond the footprint stays empty.
@@ -95,6 +104,9 @@ impl Dimensions {
     /// A cache's size: bytes, pages and share of the footprint.
     pub fn size_in_words(&self, pages: u32) -> String {
         let (bytes, share) = (self.bytes_in_words(pages), self.share_in_words(pages));
+        if self.has_objects() {
+            return format!("{bytes} ({share} of the footprint)");
+        }
         format!("{bytes} ({}, {share} of the footprint)", counted(pages.into(), "page"))
     }
 }

@@ -4,9 +4,11 @@ use super::choice::{Choice, Field, Noise, Reason, Row};
 use super::comparison::{Comparison, pages};
 use super::curves::Curves;
 use super::error::Stop;
+use super::kernel::{self, brought_in};
 use crate::input::trace::Dimensions;
 use crate::replay::outcome::RunOutcome;
 use crate::words::{counted, significant};
+use forebay_basis::show_bytes;
 
 const OFF_LINE_ALONE: &str =
     "Only policies that know the future were asked: they bound what a cache can do, none can be run.";
@@ -18,6 +20,9 @@ const LITTLE: f64 = 0.05;
 const MOSTLY: f64 = 50.0;
 /// Policies nearer than this, in points, are equal for the purpose.
 pub(super) const POINTS_THAT_MATTER: f64 = 0.1;
+/// Where the best policy gains less than this over LRU, in points, and saves less than this share of LRU's misses, LRU will do.
+const HARDLY: f64 = 1.0;
+const HARDLY_OF_MISSES: f64 = 0.05;
 /// The same for estimates.
 const POINTS_OF_SAMPLE: f64 = 1.0;
 /// The same for a device's time.
@@ -96,6 +101,8 @@ enum Measure<'a> {
     Misses,
     /// The time of the device of this name. Costs are milliseconds.
     Time(&'a str),
+    /// What comes into the cache, missed or read ahead: with readahead most references hit, whatever the device does for them. Costs are pages of so many bytes.
+    BroughtIn(u64),
 }
 
 impl Measure<'_> {
@@ -105,6 +112,7 @@ impl Measure<'_> {
             Self::Hits => format!("hits {:.1} % of the references", 100.0 - cost),
             Self::Misses => format!("misses {cost:.1} % of the references"),
             Self::Time(device) => format!("keeps {device} at work for {} s", significant(cost / 1e3)),
+            Self::BroughtIn(page_size) => format!("brings in {}", show_bytes(cost as u64 * page_size)),
         }
     }
 
@@ -113,6 +121,7 @@ impl Measure<'_> {
             Self::Hits => "hits",
             Self::Misses => "misses",
             Self::Time(_) => "takes",
+            Self::BroughtIn(_) => "brings in",
         }
     }
 
@@ -123,7 +132,9 @@ impl Measure<'_> {
         let (amount, unit, less) = match self {
             Self::Hits => (points(100.0 - cost, 100.0 - other), "points", cost > other),
             Self::Misses => (points(other, cost), "points", cost < other),
-            Self::Time(_) => (if other > 0.0 { 100.0 * (other - cost) / other } else { 0.0 }, "%", cost < other),
+            Self::Time(_) | Self::BroughtIn(_) => {
+                (if other > 0.0 { 100.0 * (other - cost) / other } else { 0.0 }, "%", cost < other)
+            }
         };
         // A hundred percent and more are read as a factor.
         if unit == "%" && amount <= -100.0 {
@@ -134,11 +145,25 @@ impl Measure<'_> {
             amount => format!("{amount} {unit} {}", if less { "less" } else { "more" }),
         }
     }
+
+    /// The row of LRU where the best policy at that size is hardly better. Time and what comes in are weighed by the noise alone.
+    fn lru_will_do(&self, field: &Field, column: usize, best: usize) -> Option<usize> {
+        let lru = field.row("lru").filter(|_| matches!(self, Self::Hits | Self::Misses))?;
+        let [best, lru_s] = [best, lru].map(|row| field.cost(row, column));
+        let gain = lru_s - best;
+        (gain < HARDLY && gain < HARDLY_OF_MISSES * lru_s.max(f64::MIN_POSITIVE)).then_some(lru)
+    }
 }
 
 /// Which policy and size to take, and why.
 pub fn of_comparison(comparison: &Comparison) -> Advice {
-    let mut advice = of_what_is_known(comparison);
+    let mut advice = comparison
+        .reached
+        .as_ref()
+        .map_or_else(|| of_what_is_known(comparison), |reached| reached.advice(&comparison.trace));
+    if let Some(words) = advice.take.as_ref().and_then(|take| kernel::advice(comparison, take)) {
+        advice.text += &words;
+    }
     // With readahead a first use may hit.
     let any = comparison.outcomes.first().filter(|_| comparison.readahead.is_none());
     advice.text +=
@@ -160,7 +185,7 @@ fn of_first_uses(first: u64, references: u64) -> String {
 }
 
 fn of_what_is_known(comparison: &Comparison) -> Advice {
-    let Comparison { trace, device, sample, .. } = comparison;
+    let Comparison { trace, device, sample, at_most, .. } = comparison;
     let on_line = || comparison.outcomes.iter().filter(|outcome| !outcome.off_line);
     if let Some(advice) = on_line().next().and_then(|any| {
         let references = any.counted.references;
@@ -194,16 +219,22 @@ fn of_what_is_known(comparison: &Comparison) -> Advice {
     let noise = if sample.is_some() { POINTS_OF_SAMPLE } else { POINTS_THAT_MATTER };
     let ends_of_hits = (100.0, with_all.or_else(first_uses).unwrap_or(0.0));
     let by_hits = field(rows(missed), ends_of_hits, Noise::Difference(noise));
-    let Some(device) = device else { return words(&all_sizes(by_hits), &Measure::Hits, trace, sample.is_some()) };
-    let quickest = || on_line().min_by(|one, other| device_time(one).total_cmp(&device_time(other)));
-    let ends = ends.map(|ends| (device_time(&ends.without), device_time(&ends.with_all)));
-    let ends = ends.or_else(|| quickest().map(ends_by_misses)).unwrap_or_default();
-    let mut by_time = field(rows(device_time), ends, Noise::Share(SHARE_OF_TIME));
-    // Of percent of the references to what the time's noise is.
-    let times = (0..least.len()).map(|column| by_time.least(column).unwrap_or(0.0));
-    let times: Vec<f64> = times.zip(&least).map(|(time, misses)| time / (100.0 * misses.max(1e-9))).collect();
-    by_time.chance.iter_mut().zip(times).for_each(|(chance, time)| *chance *= time);
-    words(&all_sizes(by_time), &Measure::Time(&device.name), trace, sample.is_some())
+    let (cost, measure): (fn(&RunOutcome) -> f64, _) = match device {
+        Some(device) => (device_time, Measure::Time(&device.name)),
+        None if comparison.readahead.is_none() => {
+            return words(&all_sizes(by_hits, *at_most), &Measure::Hits, trace, sample.is_some());
+        }
+        None => (|outcome| brought_in(outcome) as f64, Measure::BroughtIn(trace.page_size)),
+    };
+    let cheapest = || on_line().min_by(|one, other| cost(one).total_cmp(&cost(other)));
+    let ends = ends.map(|ends| (cost(&ends.without), cost(&ends.with_all)));
+    let ends = ends.or_else(|| cheapest().map(|outcome| ends_by_misses(outcome, cost(outcome)))).unwrap_or_default();
+    let mut by_cost = field(rows(cost), ends, Noise::Share(SHARE_OF_TIME));
+    // Of percent of the references to what the cost's noise is.
+    let costs = (0..least.len()).map(|column| by_cost.least(column).unwrap_or(0.0));
+    let costs: Vec<f64> = costs.zip(&least).map(|(cost, misses)| cost / (100.0 * misses.max(1e-9))).collect();
+    by_cost.chance.iter_mut().zip(costs).for_each(|(chance, cost)| *chance *= cost);
+    words(&all_sizes(by_cost, *at_most), &measure, trace, sample.is_some())
 }
 
 /// What to say where hardly anything is used again.
@@ -230,10 +261,10 @@ fn nothing_hit(trace: &Dimensions) -> Advice {
     ))
 }
 
-/// The sizes up to the footprint, with the footprint where several are to be weighed against each other.
-fn all_sizes(field: Field) -> Field {
+/// The sizes up to the footprint, with the footprint where several are to be weighed against each other and it may be that large.
+fn all_sizes(field: Field, at_most: bool) -> Field {
     let field = field.up_to_footprint();
-    if field.sizes.len() > 1 { field.with_footprint() } else { field }
+    if field.sizes.len() > 1 && !at_most { field.with_footprint() } else { field }
 }
 
 /// What miss ratios of this many references may differ by, in percent, if every reference is a draw of its own.
@@ -253,11 +284,11 @@ fn device_time(outcome: &RunOutcome) -> f64 {
     outcome.device.map_or(0.0, |cost| cost.device_ms)
 }
 
-/// The device's time for all references and for the first uses, if a miss takes as long as in this run: one size is not weighed against
+/// What all references and the first uses cost, if a miss costs as much as in this run: one size is not weighed against
 /// others, and this tells whether it hits as much as its share of the pages.
-fn ends_by_misses(outcome: &RunOutcome) -> (f64, f64) {
-    let time = |misses: u64| device_time(outcome) * misses as f64 / outcome.counted.misses.max(1) as f64;
-    (time(outcome.counted.references), time(outcome.counted.compulsory_misses))
+fn ends_by_misses(outcome: &RunOutcome, cost: f64) -> (f64, f64) {
+    let of = |misses: u64| cost * misses as f64 / outcome.counted.misses.max(1) as f64;
+    (of(outcome.counted.references), of(outcome.counted.compulsory_misses))
 }
 
 /// Which of the policies whose curves were made to take, and how large.
@@ -288,7 +319,7 @@ fn of_known_curves(curves: &Curves) -> Advice {
     let chance = (0..sizes.len()).map(|column| by_chance(least(column) / 100.0, trace.references)).collect();
     let (asked, footprint, ends) = (sizes.len(), trace.pages, (100.0, first_uses));
     let field = Field { sizes: sizes.clone(), asked, named: false, footprint, rows, ends, noise, chance };
-    words(&all_sizes(field), &Measure::Misses, trace, sample.is_some())
+    words(&all_sizes(field, false), &Measure::Misses, trace, sample.is_some())
 }
 
 fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions, sampled: bool) -> Advice {
@@ -299,9 +330,12 @@ fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions, sampled: bool
         advice.text += &of_all_pages(field, measure, trace, &choice);
         return advice;
     }
-    let Choice { column, row, tied, runner_up, .. } = &choice;
-    let (column, row) = (*column, *row);
+    let Choice { column, tied, runner_up, .. } = &choice;
+    let column = *column;
     let name = |row: usize| field.rows[row].policy.as_str();
+    let best = field.best(column).unwrap_or(choice.row);
+    let lru = measure.lru_will_do(field, column, best).filter(|&lru| lru != best && !choice.no_locality);
+    let row = lru.unwrap_or(choice.row);
     let cost = field.cost(row, column);
     let (size, policy) = (trace.size_in_words(field.sizes[column]), name(row));
     let alone = field.on_line().count() == 1;
@@ -323,7 +357,7 @@ fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions, sampled: bool
         text += ", and all policies as much but for chance";
     } else if holds_all {
         text += ", as every policy does that holds all pages";
-    } else {
+    } else if lru.is_none() {
         if let Some(others) = named(&tied.iter().map(|&row| name(row)).collect::<Vec<_>>()) {
             text += &format!(", and is the simplest of those within {} ({others})", field.noise.in_words());
         }
@@ -343,6 +377,18 @@ fn words(field: &Field, measure: &Measure<'_>, trace: &Dimensions, sampled: bool
         text += &format!(", {} {bound}", against(opt));
     }
     text += ".";
+    if lru.is_some() && !holds_all {
+        text += &match measure.gap(field.cost(best, column), cost).as_str() {
+            "as much" => {
+                format!(" Another policy than lru hardly matters here: none {} 0.1 points more.", measure.verb())
+            }
+            gap => format!(
+                " Another policy than lru hardly matters here: the best, {}, {} {gap}.",
+                name(best),
+                measure.verb()
+            ),
+        };
+    }
     if choice.no_locality {
         text += " No policy matters at these sizes: no page is likelier to come back than another.";
     }
@@ -390,14 +436,18 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
         Reason::Step => "Of the sizes asked none is a knee: no smaller one gains more for its memory.",
     };
     let mut text = format!(" {reason}");
-    for (other, verb) in [before, next, cliff].into_iter().flatten().zip([measure.verb(), "", ""]) {
-        let gap = measure.gap(best(other), best(column));
-        let holds_all = if other >= field.asked { ", which holds all pages," } else { "" };
-        let bytes = trace.bytes_in_words(sizes[other]) + holds_all;
-        text += &match verb {
-            "" => format!(", with {bytes} {gap}"),
-            verb => format!(" With {bytes} the best policy {verb} {gap}"),
-        };
+    if matches!(measure, Measure::Time(_) | Measure::BroughtIn(_)) {
+        for (other, verb) in [before, next, cliff].into_iter().flatten().zip([measure.verb(), "", ""]) {
+            let gap = measure.gap(best(other), best(column));
+            let all = holds_all(field, other);
+            let bytes = trace.bytes_in_words(sizes[other]) + all + if all.is_empty() { "" } else { "," };
+            text += &match verb {
+                "" => format!(", with {bytes} {gap}"),
+                verb => format!(" With {bytes} the best policy {verb} {gap}"),
+            };
+        }
+    } else {
+        text += &gains(field, trace, column, before, [next, cliff]);
     }
     let more = if column == last && sizes[last] < trace.pages { "; no larger size was asked." } else { "." };
     text += more;
@@ -415,6 +465,55 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     } else {
         text
     }
+}
+
+fn holds_all(field: &Field, column: usize) -> &'static str {
+    if column >= field.asked { ", which holds all pages" } else { "" }
+}
+
+/// What memory gains for the best policy: what came last up to the chosen size, and what would come next.
+/// ` The last 64.0 MiB, from 64.0 MiB on, bring the best policy 19.0 points (0.3 for each MiB), the next 128 MiB, up to 256 MiB, 9.0 (0.07)`
+fn gains(
+    field: &Field,
+    trace: &Dimensions,
+    column: usize,
+    before: Option<usize>,
+    behind: [Option<usize>; 2],
+) -> String {
+    let last = before.map(|before| (before, column));
+    let mut from = column;
+    let next = behind.into_iter().flatten().map(|to| (std::mem::replace(&mut from, to), to));
+    let pairs: Vec<(usize, usize)> = last.into_iter().chain(next).collect();
+    let bytes = |&(from, to): &(usize, usize)| trace.bytes(field.sizes[to]) - trace.bytes(field.sizes[from]);
+    let least = pairs.iter().map(bytes).min().unwrap_or(0);
+    let units = ["KiB", "MiB", "GiB"].into_iter().zip([10, 20, 30]).filter(|_| !trace.has_objects());
+    let unit = units.rev().find(|&(_, power)| least >> power > 0);
+    // Of what is shown, so that a reader who subtracts finds the same.
+    let shown = |column: usize| (10.0 * field.least(column).unwrap_or(0.0)).round() / 10.0;
+    let mut text = String::new();
+    for (index, pair @ &(from, to)) in pairs.iter().enumerate() {
+        let points = shown(from) - shown(to);
+        let more = if trace.has_objects() {
+            counted((field.sizes[to] - field.sizes[from]).into(), "object")
+        } else {
+            show_bytes(bytes(pair))
+        };
+        let size = |column: usize| trace.bytes_in_words(field.sizes[column]);
+        text += &match (index, to == column) {
+            (0, true) => format!(" The last {more}, from {} on, bring the best policy", size(from)),
+            (0, false) => {
+                format!(" The next {more}, up to {}{}, bring the best policy", size(to), holds_all(field, to))
+            }
+            (_, _) if from == column => format!(", the next {more}, up to {}{},", size(to), holds_all(field, to)),
+            (_, _) => format!(", the {more} behind them, up to {}{},", size(to), holds_all(field, to)),
+        };
+        text += &if points < POINTS_THAT_MATTER / 2.0 { " nothing".to_owned() } else { format!(" {points:.1} points") };
+        if let Some((unit, power)) = unit.filter(|_| points >= POINTS_THAT_MATTER) {
+            let each = if index == 0 { format!(" for each {unit}") } else { String::new() };
+            text += &format!(" ({}{each})", significant(points * (1_u64 << power) as f64 / bytes(pair) as f64));
+        }
+    }
+    text
 }
 
 /// What a cache of all pages would do that gains more than any size asked does.

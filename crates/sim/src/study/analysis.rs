@@ -94,7 +94,8 @@ fn classes(classes: &Classes, references: u64) -> String {
         2 * sum >= *looping
     });
     if let (Some(half), Some(longest)) = (half.filter(|_| *looping > 0), by_period.last()) {
-        let (half, longest) = (half.distance, longest.distance);
+        // A point counts periods up to its distance, and none is longer than the trace.
+        let [half, longest] = [half, longest].map(|point| point.distance.min(references));
         text += &format!(", half of these with periods of at most {} references", grouped(half));
         if longest > half {
             text += &format!(", the longest with up to {}", grouped(longest));
@@ -178,11 +179,11 @@ fn loops(beyond: u64, pages: u32, references: u64) -> String {
 fn most_hits(best: &Best) -> String {
     let Best { policy, hit_ratio, lru_hit_ratio, sample, .. } = best;
     let of = if *sample < 1.0 { format!(", by {} % of the pages", significant(100.0 * sample)) } else { String::new() };
-    let [most, lru] = [*hit_ratio, *lru_hit_ratio].map(percent);
-    if 100.0 * (hit_ratio - lru_hit_ratio) < POINTS_THAT_MATTER {
+    let gain = 100.0 * (hit_ratio - lru_hit_ratio);
+    if gain < POINTS_THAT_MATTER {
         return format!("No policy hits more than lru there{of}.");
     }
     format!(
-        "Of all policies {policy} hits most there, {most} % where lru hits {lru} %{of}: compare at more sizes with `forebay compare`."
+        "Of all policies {policy} hits most there, {gain:.1} points more than lru{of}: `forebay compare` has other sizes."
     )
 }

@@ -44,6 +44,12 @@ pub struct Asked {
     pub sample: Option<Sample>,
     /// The managers of the policy `lru-sp`; hits and misses are split by owner then, unless by file.
     pub managers: Option<Arc<Rules>>,
+    /// Whether the trace is also replayed in the kernel's own page cache; by default those of front ends are.
+    pub kernel: Option<bool>,
+    /// No size above this one, and this one.
+    pub at_most: Option<Size>,
+    /// The share of the references that is to hit, with the least memory.
+    pub reach: Option<f64>,
     /// The bytes of a page; by default the trace's own.
     pub page_size: Option<u64>,
     /// Threads to run on; 0: one for each core.

@@ -157,6 +157,11 @@ impl Field {
         self.on_line().map(|row| self.cost(row, column)).min_by(f64::total_cmp)
     }
 
+    /// Who costs least at a size, of the policies that can be run; the first one among equals.
+    pub(super) fn best(&self, column: usize) -> Option<usize> {
+        self.on_line().min_by(|&one, &other| self.cost(one, column).total_cmp(&self.cost(other, column)))
+    }
+
     pub(super) fn cost(&self, row: usize, column: usize) -> f64 {
         self.rows[row].costs[column]
     }

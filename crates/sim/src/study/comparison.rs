@@ -2,7 +2,9 @@
 
 pub use super::asked::{Asked, FirstLevel, USUAL_SIZES, Warmup};
 use super::error::{Error, Question, Stop};
+use super::kernel::BesideKernel;
 use super::monitor::{Monitor, UntilStopped};
+use super::reach::Reached;
 use super::sampling::Sampled;
 use crate::input::ingest::{Keep, LoadTimes};
 use crate::input::sample::Sample;
@@ -16,6 +18,7 @@ use crate::replay::sweep::Sweep;
 use crate::replay::watch::{By, Watch};
 use crate::size::Size;
 use crate::words::process;
+use forebay_basis::show_bytes;
 use forebay_model::Model;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
@@ -36,6 +39,8 @@ pub struct Comparison {
     pub warmup: u64,
     /// The sizes in pages, in rising order, each once, with what the user wrote.
     pub sizes: Vec<(u32, Size)>,
+    /// Whether the last size is the most that there may be.
+    pub at_most: bool,
     /// The device whose costs are told.
     pub device: Option<Named>,
     /// The share of the pages from which it is estimated, and how many they were, if it is.
@@ -44,10 +49,16 @@ pub struct Comparison {
     pub readahead: Readahead,
     /// How the trace was recorded, where it says so.
     pub recorded: Option<Circumstances>,
+    /// The bytes of the program's own blocks, where the pages are smaller and nobody asked for these.
+    pub larger_blocks: Option<u64>,
     /// Policies that were asked and not run: they know the future, and cannot be run with readahead.
     pub left_out: Vec<String>,
     /// By policy, then by size.
     pub outcomes: Vec<RunOutcome>,
+    /// What the kernel's own page cache would make of it, if that was asked or the trace is a front end's.
+    pub beside_kernel: Option<BesideKernel>,
+    /// The least memory that hits as much as was asked, if that was.
+    pub reached: Option<Reached>,
     /// What the trace costs with next to no cache and with a cache of everything, if sizes are compared and hits alone do not tell.
     pub ends: Option<Ends>,
     /// What hits and misses are split by, if they are.
@@ -107,6 +118,7 @@ impl Asked {
             asked.readahead = self.readahead.clone().or_else(|| recorded_readahead(circumstances?, monitor));
         }
         asked.check()?;
+        asked.kernel = Some(self.wants_kernel(circumstances));
         let (left_out, specs) = std::mem::take(&mut asked.specs)
             .into_iter()
             .partition::<Vec<_>, _>(|spec| spec.needs_future() && asked.reads_ahead());
@@ -120,25 +132,41 @@ impl Asked {
     /// What is wrong with the trace, or with the question for this trace.
     pub fn of(&self, name: &str, reader: &mut dyn Reader, monitor: &dyn Monitor) -> Result<Comparison, Error> {
         let recorded = reader.circumstances().cloned();
+        if self.page_size.is_none() && reader.holds_objects() {
+            monitor.warn(&format!(
+                "{name}: the sizes of its objects are not used: caches hold as many objects, however large they are"
+            ));
+        }
+        let larger_blocks = reader.larger_blocks().filter(|_| self.page_size.is_none());
         let (asked, left_out) = self.of_recorded(recorded.as_ref(), monitor)?;
         let comparison = match (asked.sample, asked.streams()) {
             (Some(sample), _) => asked.estimate(name, reader, sample, monitor),
             (None, Some(warmup)) => asked.stream(name, reader, warmup, monitor),
             (None, None) => asked.load(name, reader, monitor),
         };
-        Ok(Comparison { recorded, left_out, ..comparison? })
+        Ok(Comparison { recorded, larger_blocks, left_out, ..comparison? })
     }
 
     /// The warm-up, if the trace need not be held to answer: nothing that is asked depends on references to come.
     fn streams(&self) -> Option<u64> {
         let Warmup::References(warmup) = self.warmup else { return None };
-        let known = self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
-        let alone = self.behind.is_none() && self.by().is_none() && self.states == 0 && !self.reads_ahead();
+        let known = self.reach.is_none() && self.sizes.iter().all(|size| !matches!(size, Size::Percent(_)));
+        let alone = self.behind.is_none()
+            && self.by().is_none()
+            && self.states == 0
+            && !self.reads_ahead()
+            && self.kernel != Some(true);
         (known && alone && Sweep::can_stream(&self.specs)).then_some(warmup)
     }
 
     fn sizes(&self, page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Error> {
-        in_pages(&self.sizes, page_size, footprint)
+        let mut sizes = in_pages(&self.sizes, page_size, footprint)?;
+        if let Some(most) = self.at_most {
+            let pages = most.pages(page_size, footprint)?;
+            sizes.retain(|&(of, _)| of < pages);
+            sizes.push((pages, most));
+        }
+        Ok(sizes)
     }
 
     /// What hits and misses are split by: under managers by owner, since each owner's is another.
@@ -146,7 +174,7 @@ impl Asked {
         self.by.or(self.managers.is_some().then_some(By::Owner))
     }
 
-    fn watch(&self) -> Watch {
+    pub(super) fn watch(&self) -> Watch {
         Watch {
             device: self.device.as_ref().map(|device| Model::clone(&device.model)),
             think_ms: self.think_ms,
@@ -170,12 +198,16 @@ impl Asked {
             trace,
             warmup: 0,
             sizes,
+            at_most: self.at_most.is_some(),
             device: self.device.clone(),
             sample: None,
             readahead: self.readahead.clone().unwrap_or_default(),
             recorded: None,
+            larger_blocks: None,
             left_out: Vec::new(),
             outcomes: Vec::new(),
+            beside_kernel: None,
+            reached: None,
             ends: None,
             by: self.by(),
             parts: Vec::new(),
@@ -188,7 +220,7 @@ impl Asked {
     pub fn keep(&self) -> Keep {
         let first_level = self.behind.iter().map(|first_level| &first_level.spec);
         let keep = Sweep::keep(&self.specs.iter().chain(first_level).cloned().collect::<Vec<_>>());
-        let costs = self.costs();
+        let costs = self.costs() || self.kernel == Some(true);
         let [owner, file] = [By::Owner, By::File].map(|by| self.by() == Some(by));
         Keep { places: keep.places || costs || file || self.epochs, requests: keep.requests || costs || owner }
     }
@@ -202,7 +234,10 @@ impl Asked {
     /// If a part of the pages is asked for, which is chosen while a trace is read, or the trace lacks what [`keep`](Asked::keep) says.
     pub fn of_held(&self, trace: &Trace, monitor: &dyn Monitor) -> Result<Comparison, Error> {
         assert!(self.sample.is_none(), "a sample is taken while a trace is read");
-        let (asked, left_out) = self.of_recorded(trace.circumstances.as_ref(), monitor)?;
+        let (mut asked, left_out) = self.of_recorded(trace.circumstances.as_ref(), monitor)?;
+        if self.kernel.is_none() && !trace.has(asked.keep()) {
+            asked.kernel = None;
+        }
         assert!(trace.has(asked.keep()), "the trace was read for other questions");
         Ok(Comparison { recorded: trace.circumstances.clone(), left_out, ..asked.over(trace, monitor)? })
     }
@@ -227,23 +262,39 @@ impl Asked {
             below = behind(trace, spec, pages).ok_or_else(nothing)?;
             trace = &below;
         }
-        let sizes = self.sizes(trace.page_size, trace.pages)?;
+        let mut sizes = self.sizes(trace.page_size, trace.pages)?;
         let warmup = self.warmup.references(&trace.dimensions())?;
         let mut specs = self.specs.clone();
         if let Some(managers) = &self.managers {
             give(managers, &mut specs, trace, monitor)?;
         }
-        let sweep = self.sweep(&specs, pages(&sizes), warmup);
+        let mut sweep = self.sweep(&specs, pages(&sizes), warmup);
         let start = Instant::now();
+        let reached = match self.reach {
+            Some(share) => Some(Reached::search(share, &sweep, &self.watch(), trace, monitor)?),
+            None => None,
+        };
+        if let Some(found) = reached.as_ref().and_then(|reached| reached.found.as_ref()) {
+            if !sizes.iter().any(|&(pages, _)| pages == found.pages) {
+                sizes.push((found.pages, Size::Pages(found.pages.into())));
+                sizes.sort_by_key(|&(pages, _)| pages);
+            }
+            sweep.sizes = pages(&sizes);
+        }
         let ends = if self.costs() && sizes.len() > 1 { Some(self.ends(trace, sweep.warmup, monitor)?) } else { None };
         let (outcomes, stopped) = replay(&sweep, &self.watch(), trace, monitor)?;
+        let (beside_kernel, stopped) = match stopped {
+            None => self.beside_kernel(&sweep, trace, monitor)?,
+            stopped => (None, stopped),
+        };
         let times = Some(Times { load: trace.times, elapsed: start.elapsed(), streamed: false });
         let parts = match self.by() {
             Some(By::Owner) => trace.names.owners().to_vec(),
             Some(By::File) => trace.names.objects().to_vec(),
             None => Vec::new(),
         };
-        Ok(Comparison { warmup, outcomes, ends, parts, stopped, times, ..self.empty(trace.dimensions(), sizes) })
+        let found = Comparison { beside_kernel, reached, ..self.empty(trace.dimensions(), sizes) };
+        Ok(Comparison { warmup, outcomes, ends, parts, stopped, times, ..found })
     }
 
     /// What a trace costs at both ends.
@@ -355,6 +406,15 @@ impl Comparison {
             _ => String::new(),
         };
         Some(format!("recorded {}{replayed}", recorded.in_words()))
+    }
+
+    /// That the program's blocks are larger than the pages, and what to do.
+    pub fn larger_blocks_in_words(&self) -> Option<String> {
+        let bytes = show_bytes(self.larger_blocks?);
+        Some(format!(
+            "nine in ten requests are whole blocks of {bytes}: --page-size {} counts each once",
+            bytes.replace(' ', "")
+        ))
     }
 
     /// Which policies were asked and left out, and why.

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::study::Answer;
     use crate::study::advice::of_comparison;
-    use crate::{By, Opening, Readahead};
+    use crate::{Opening, Readahead};
     use forebay_policy::Spec;
     use std::sync::Arc;
 
@@ -113,15 +113,10 @@ mod tests {
             device: device.map(|name| name.parse().unwrap()),
             think_ms: 0.5,
             readahead: Some(Readahead::default()),
-            epochs: false,
             by_distance: true,
-            by: None::<By>,
-            states: 0,
             behind: behind.map(|first| first.parse().unwrap()),
-            sample: None,
-            managers: None,
-            page_size: None,
             threads: 1,
+            ..Asked::default()
         }
     }
 

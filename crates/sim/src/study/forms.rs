@@ -6,6 +6,7 @@ use super::curves::{Curves, Line};
 use super::figure::{Column, Figure, Figures, csv, json, named, with};
 use super::figures::{BY_DISTANCE, COST, COUNTS, LEVEL, PART, POINT, Point, READAHEAD, RUN, STORAGE};
 use super::info;
+use super::kernel::brought_in;
 use super::levels::Levels;
 use crate::input::trace::Dimensions;
 use crate::levels::{self, Analysis, Hierarchy, Level, Passed};
@@ -54,10 +55,10 @@ fn size(trace: &Dimensions, pages: u32) -> [String; 3] {
 
 /// The policy and the size that the advice names.
 fn take(trace: &Dimensions, take: Option<&Take>) -> Value {
-    take.map_or(
-        Value::Null,
-        |Take { policy, pages }| json!({ "policy": policy, "pages": pages, "size_bytes": trace.bytes(*pages) }),
-    )
+    take.map_or(Value::Null, |Take { policy, pages }| {
+        let bytes = (!trace.has_objects()).then(|| trace.bytes(*pages));
+        json!({ "policy": policy, "pages": pages, "size_bytes": bytes })
+    })
 }
 
 impl Answer for Comparison {
@@ -89,6 +90,24 @@ impl Answer for Comparison {
             let state = of.states.iter();
             state.map(|state| json!({ "references": state.references, "state": figures(&state.figures) })).collect()
         };
+        let beside = |of: &RunOutcome| {
+            json!({
+                "policy": of.policy,
+                "size_bytes": self.trace.bytes(of.pages),
+                "pages": of.pages,
+                "counted": json(COUNTS, Some(&of.counted)),
+                "device": json(COST, of.device.as_ref()),
+                "readahead": json(READAHEAD, of.readahead.as_ref()),
+                "brought_in": brought_in(of),
+            })
+        };
+        let kernel = self.beside_kernel.as_ref().map(|kernel| {
+            json!({
+                "readahead": kernel.readahead.label,
+                "alone": kernel.alone.iter().map(beside).collect::<Vec<_>>(),
+                "steered": kernel.steered.iter().map(beside).collect::<Vec<_>>(),
+            })
+        });
         let run = |of: &RunOutcome| {
             let named = json!({
                 "policy": of.policy,
@@ -122,6 +141,7 @@ impl Answer for Comparison {
             "estimate": self.sample.is_some(),
             "sample": self.sample.map(|(rate, pages)| json!({ "rate": rate, "pages": pages })),
             "runs": self.outcomes.iter().map(run).collect::<Vec<_>>(),
+            "kernel": kernel,
             "advice": advised.text,
             "take": take(&self.trace, advised.take.as_ref()),
         })
@@ -261,6 +281,7 @@ impl Answer for Levels {
             "footprint_pages": self.trace.pages,
             "page_size": self.trace.page_size,
             "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
+            "advice": self.advice(),
         })
     }
 }

@@ -31,7 +31,9 @@ pub fn figures(name: &str, format: &str, summary: &Summary) -> [(&'static str, V
 
 /// How a trace was recorded.
 pub(super) fn recorded(circumstances: &Circumstances) -> Value {
-    let Circumstances { front_end, readahead, policy, cache, policy_bytes, mode } = circumstances;
+    let Circumstances { front_end, readahead, policy, cache, policy_bytes, mode, request_ns, hit_ns, miss_ns } =
+        circumstances;
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     json!({
         "front_end": front_end,
         "readahead": readahead,
@@ -39,6 +41,9 @@ pub(super) fn recorded(circumstances: &Circumstances) -> Value {
         "cache": cache,
         "policy_bytes": policy_bytes,
         "mode": mode,
+        "request_seconds": request_ns.map(seconds),
+        "hit_seconds": hit_ns.map(seconds),
+        "miss_seconds": miss_ns.map(seconds),
     })
 }
 

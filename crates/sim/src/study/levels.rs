@@ -8,6 +8,8 @@ use crate::input::trace::Dimensions;
 use crate::levels::{Hierarchy, HierarchyOutcome, Level, Mode, Write};
 use crate::replay::sweep::Sweep;
 use crate::size::{Size, SizeError};
+use crate::words::{counted, significant};
+use forebay_basis::show_bytes;
 use forebay_model::Model;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
@@ -169,6 +171,42 @@ impl Asked {
 }
 
 impl Levels {
+    /// Which combination to take, if there are several: the one whose storage has the least to do.
+    pub fn advice(&self) -> Option<String> {
+        let work = |of: &(Hierarchy, HierarchyOutcome)| match of.1.device {
+            Some(cost) => cost.device_ms,
+            None => (of.1.storage_reads + of.1.storage_writes) as f64,
+        };
+        let mut ranked: Vec<&(Hierarchy, HierarchyOutcome)> = self.runs.iter().collect();
+        ranked.sort_by(|one, other| work(one).total_cmp(&work(other)));
+        let [best, second, ..] = ranked[..] else { return None };
+        let named = |of: &(Hierarchy, HierarchyOutcome)| {
+            let level = |level: &Level| format!("{} with {}", level.spec.label, self.trace.bytes_in_words(level.pages));
+            of.0.levels.iter().map(level).collect::<Vec<_>>().join(" above ")
+        };
+        let outcome = &best.1;
+        let does = match (&self.device, outcome.device) {
+            (Some(device), Some(cost)) => {
+                format!("keeps {} at work for {} s", device.name, significant(cost.device_ms / 1e3))
+            }
+            _ => format!(
+                "leaves {} and {} to the storage",
+                counted(outcome.storage_reads, "read"),
+                counted(outcome.storage_writes, "write")
+            ),
+        };
+        let less = 100.0 * (1.0 - work(best) / work(second).max(f64::MIN_POSITIVE));
+        let than = if less < 0.05 { "as much as" } else { &format!("{} % less than", significant(less)) };
+        let memory = |of: &(Hierarchy, HierarchyOutcome)| -> u64 {
+            of.0.levels.iter().map(|level| self.trace.bytes(level.pages) * u64::from(level.caches)).sum()
+        };
+        let more = match memory(best).checked_sub(memory(second)) {
+            Some(more) if more > 0 => format!(", which has {} less memory", show_bytes(more)),
+            _ => String::new(),
+        };
+        Some(format!("Take {}: it {does}, {than} the runner-up, {}{more}.", named(best), named(second)))
+    }
+
     /// Whether any level got hints.
     pub fn tells_hints(&self) -> bool {
         self.runs.iter().flat_map(|(_, outcome)| &outcome.levels).any(|passed| passed.hints_received > 0)

@@ -29,8 +29,10 @@ pub mod figure;
 pub mod figures;
 pub mod forms;
 pub mod info;
+pub mod kernel;
 pub mod levels;
 pub mod monitor;
+pub mod reach;
 mod sampling;
 pub mod suggestion;
 

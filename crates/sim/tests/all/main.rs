@@ -4,6 +4,7 @@ mod advice;
 mod curve;
 mod dulo;
 mod golden;
+mod kernel;
 mod levels;
 mod readahead;
 #[path = "../../../trace/tests/all/real_trace/mod.rs"]

@@ -152,7 +152,7 @@ fn what_is_read_ahead_is_late_unless_the_program_thinks_meanwhile() {
 }
 
 /// A trace that says how it was recorded.
-struct Recording(Box<dyn Reader>, Circumstances);
+pub(crate) struct Recording(pub(crate) Box<dyn Reader>, pub(crate) Circumstances);
 
 impl Reader for Recording {
     fn unit(&self) -> Unit {
@@ -168,7 +168,7 @@ impl Reader for Recording {
     }
 }
 
-struct Nobody;
+pub(crate) struct Nobody;
 
 impl Monitor for Nobody {
     fn begin(&self, _: String, _: Option<u64>, _: bool) -> Box<dyn Progress + '_> {

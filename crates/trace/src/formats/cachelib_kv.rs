@@ -93,6 +93,10 @@ impl Reader for CacheLib {
         Unit::Pages
     }
 
+    fn holds_objects(&self) -> bool {
+        true
+    }
+
     fn warning(&self) -> Option<String> {
         self.unknown.warning(self.lines.file())
     }

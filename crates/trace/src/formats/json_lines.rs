@@ -132,6 +132,10 @@ impl Reader for JsonLines {
         self.table.unit()
     }
 
+    fn holds_objects(&self) -> bool {
+        self.table.holds_objects()
+    }
+
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
         let Self { lines, header, table, at_first } = self;
         while std::mem::take(at_first) || lines.next_content()?.is_some() {

@@ -100,6 +100,10 @@ impl Reader for LibcachesimCsv {
         Unit::Pages
     }
 
+    fn holds_objects(&self) -> bool {
+        true
+    }
+
     fn next(&mut self, _: &mut Names) -> Result<Option<Request>> {
         let Self { lines, columns, pages } = self;
         while lines.next_content()?.is_some() {

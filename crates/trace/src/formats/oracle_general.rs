@@ -119,6 +119,10 @@ impl Reader for OracleGeneral {
         Unit::Pages
     }
 
+    fn holds_objects(&self) -> bool {
+        true
+    }
+
     fn next(&mut self, _: &mut Names) -> Result<Option<Request>> {
         let mut next = None;
         while next.is_none() && self.records(1, &mut |request| next = Some(request))? > 0 {}

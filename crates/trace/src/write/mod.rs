@@ -1,6 +1,6 @@
 //! Writing traces: one file a format, and one line each in [`OUTPUTS`].
 
-use crate::circumstances::Circumstances;
+use crate::circumstances::{AtEnd, Circumstances};
 use crate::error::{Error, Result};
 use crate::names::Names;
 use crate::pages::{Origin, Paging};
@@ -56,6 +56,8 @@ pub struct ConvertOptions {
     pub force: bool,
     /// How the trace was recorded, if its reader does not say it; Parquet keeps it.
     pub circumstances: Option<Circumstances>,
+    /// What is added to them when the trace is whole.
+    pub at_end: Option<AtEnd>,
 }
 
 /// Writes the trace of `reader` to `out`, in the format and compression that its name asks for, and returns the number of
@@ -185,8 +187,9 @@ fn create(
     Ok(match output.name {
         "parquet" => {
             let (page_size, lengths) = (options.page_size.or_else(recorded), reader.has_lengths());
-            let circumstances = options.circumstances.as_ref().or_else(|| reader.circumstances());
-            Box::new(parquet::Parquet::create(file, out, unit, page_size, circumstances, lengths)?)
+            let circumstances = options.circumstances.as_ref().or_else(|| reader.circumstances()).cloned();
+            let recorded = circumstances.map(|circumstances| (circumstances, options.at_end.clone()));
+            Box::new(parquet::Parquet::create(file, out, unit, page_size, recorded, lengths)?)
         }
         "csv" => Box::new(csv::Csv::create(file, sink(out)?, unit)?),
         "oracle-general" => {

@@ -4,7 +4,7 @@
 
 use super::Writer;
 use crate::checksum::{CHECKSUMS_KEY, Checksums, Summed, WRITER, description};
-use crate::circumstances::Circumstances;
+use crate::circumstances::{AtEnd, Circumstances};
 use crate::error::{Error, Result};
 use crate::formats::parquet::{COLUMNS, OBJECT_LENGTH, PAGE_SIZE_KEY, UNIT_KEY, VERSION_KEY, unit_text};
 use crate::names::Names;
@@ -44,6 +44,8 @@ pub(super) struct Parquet {
     sums: Vec<u32>,
     /// Ours, in the file already: the checksum is of them, too.
     metadata: Vec<(&'static str, String)>,
+    /// How it was recorded: written at the end.
+    recorded: Option<(Circumstances, Option<AtEnd>)>,
     rows: Vec<Request>,
     owners: Vec<ByteArray>,
     objects: Vec<ByteArray>,
@@ -81,12 +83,11 @@ impl Parquet {
         out: File,
         unit: Unit,
         page_size: Option<u64>,
-        circumstances: Option<&Circumstances>,
+        recorded: Option<(Circumstances, Option<AtEnd>)>,
         lengths: bool,
     ) -> Result<Self> {
         let mut metadata = vec![(VERSION_KEY, "1".to_owned()), (UNIT_KEY, unit_text(unit))];
         metadata.extend(page_size.map(|bytes| (PAGE_SIZE_KEY, bytes.to_string())));
-        metadata.extend(circumstances.into_iter().flat_map(Circumstances::metadata));
         let create = || {
             let keys = metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
             let mut properties = WriterProperties::builder()
@@ -111,7 +112,7 @@ impl Parquet {
         let file = file.to_owned();
         let lengths = lengths.then(Lengths::default);
         let (sums, rows, owners, objects) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { file, writer, sums, metadata, rows, owners, objects, lengths })
+        Ok(Self { file, writer, sums, metadata, recorded, rows, owners, objects, lengths })
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -185,6 +186,13 @@ impl Writer for Parquet {
     fn finish(mut self: Box<Self>) -> Result<()> {
         if !self.rows.is_empty() {
             self.flush()?;
+        }
+        if let Some((mut circumstances, at_end)) = self.recorded.take() {
+            at_end.iter().for_each(|AtEnd(add)| add(&mut circumstances));
+            for (key, value) in circumstances.metadata() {
+                self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value.clone()));
+                self.metadata.push((key, value));
+            }
         }
         let rows = self.writer.flushed_row_groups().iter().map(|group| group.num_rows());
         let metadata = self.metadata.iter().map(|(key, value)| (*key, value.as_str()));

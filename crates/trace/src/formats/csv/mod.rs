@@ -136,6 +136,10 @@ impl Reader for Csv {
         self.table.unit()
     }
 
+    fn holds_objects(&self) -> bool {
+        self.table.holds_objects()
+    }
+
     fn next(&mut self, names: &mut Names) -> Result<Option<Request>> {
         let Self { lines, row, table, width } = self;
         while let Some(line) = lines.next_content()? {

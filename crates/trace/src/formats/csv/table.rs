@@ -33,6 +33,11 @@ impl Table {
         unit_of(self.place.0)
     }
 
+    /// Whether keys have a length, which says how large each one's object is.
+    pub(in crate::formats) fn holds_objects(&self) -> bool {
+        self.place.0 == Meaning::Page && self.layout.column(Role::Length).is_some()
+    }
+
     /// The request of a row, the text of whose columns `field` gives; `None` if the row is no transfer of data.
     pub(in crate::formats) fn request<'a>(
         &mut self,

@@ -1,0 +1,81 @@
+//! What a mount takes of its own, measured while it is recorded: what a request takes on its way through the kernel and back, and pages that hit
+//! and miss in the pool.
+
+use crate::record::Clock;
+use forebay_pool::Statistics;
+use forebay_trace::Circumstances;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Requests whose way is measured: so many that a median says something, and some milliseconds for all.
+const ROUND_TRIPS: usize = 64;
+
+/// The command that measures it.
+const WORD: &str = "mount-clock";
+
+/// What a request takes on its way to a mount and back, in nanoseconds. A program asks for it, as one thread of the mount's own process is answered several times as
+/// fast.
+///
+/// # Errors
+/// The mount does not answer.
+pub fn round_trip(mountpoint: &Path) -> io::Result<u64> {
+    let one = |_| {
+        let start = Instant::now();
+        statx(CWD, mountpoint, AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE)?;
+        Ok(start.elapsed().as_nanos() as u64)
+    };
+    let mut times = (0..ROUND_TRIPS).map(one).collect::<io::Result<Vec<u64>>>()?;
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+pub(super) struct MountClock {
+    mountpoint: PathBuf,
+    statistics: Box<dyn Fn() -> Statistics + Send + Sync>,
+    /// Nanoseconds; 0 until it is known.
+    round_trip: Arc<AtomicU64>,
+    before: Mutex<Statistics>,
+}
+
+impl MountClock {
+    pub(super) fn new(mountpoint: PathBuf, statistics: impl Fn() -> Statistics + Send + Sync + 'static) -> Self {
+        let (round_trip, before) = (Arc::default(), Mutex::new(statistics()));
+        Self { mountpoint, statistics: Box::new(statistics), round_trip, before }
+    }
+}
+
+impl Clock for MountClock {
+    fn begin(&self) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = (self.statistics)();
+        let (mountpoint, round_trip) = (self.mountpoint.clone(), Arc::clone(&self.round_trip));
+        // The storage below may hang. Nobody waits for this thread.
+        let measure = move || {
+            let mut command = Command::new("/proc/self/exe");
+            command.arg(WORD).arg(&mountpoint).stdin(Stdio::null()).stderr(Stdio::null());
+            let said = command.output().ok().and_then(|output| String::from_utf8(output.stdout).ok());
+            if let Some(nanoseconds) = said.and_then(|said| said.trim().parse().ok()) {
+                round_trip.store(nanoseconds, Ordering::Relaxed);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("round-trip".to_owned()).spawn(measure) {
+            tracing::warn!("no thread to measure what a request takes: {error}");
+        }
+    }
+
+    fn tell(&self, circumstances: &mut Circumstances) {
+        let now = (self.statistics)();
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let hits = now.hit_time.since(&before.hit_time);
+        let waits = now.miss_time.since(&before.miss_time);
+        let misses = now.misses.saturating_sub(before.misses);
+        let mean = |sum: u64, count: u64| sum.checked_div(count);
+        circumstances.request_ns = Some(self.round_trip.load(Ordering::Relaxed)).filter(|&time| time > 0);
+        circumstances.hit_ns = mean(hits.sum, hits.count());
+        circumstances.miss_ns = mean(waits.sum, misses);
+    }
+}
