@@ -33,6 +33,7 @@ fn a_table_without_a_known_place_gets_the_option_that_names_it() {
             "0,20,8192,W,0.5\n0,30,8192,X,0.6\n0,20,8192,r,0.7\n",
             "line 2: `0,30,8192,X,0.6` makes no sense as spc",
         ),
+        ("words.jsonl", "{\"addr\": 1, \"n\": 2}\n", "JSON lines with the keys addr, n: say which is the place"),
         ("third.csv", "offset,length\n0,512\n3\n", "line 3: expected 2 columns, found 1"),
     ] {
         let trace = file(name, content);
@@ -91,6 +92,21 @@ fn a_trace_whose_end_is_cut_is_read_up_to_there_with_a_warning() {
         let warning = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && stdout(&output).contains(references), "{warning}{}", stdout(&output));
         assert!(warning.contains(place) && warning.contains("all before it is taken"), "{warning}");
+    }
+}
+
+#[test]
+fn what_a_reader_skips_is_told_once() {
+    let keys = file("kv.csv", "key,op,op_count\na,GET,2\na,TOUCH,1\nb,SET,1\n");
+    let log = file("own.lackey", "I  10,1\nI  11,1\nhello\n L 20,1\n");
+    for (trace, references, says) in [
+        (keys, "3 references", "skipped 1 row with unknown operations: TOUCH (1)"),
+        (log, "3 references", "line 3: `hello` is no memory access; skipped 1 such line"),
+    ] {
+        let output = forebay(&["compare", trace.to_str().unwrap(), "-p", "lru,opt", "-s", "1,2"]);
+        let warning = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stdout(&output).contains(references), "{warning}{}", stdout(&output));
+        assert!(warning.trim_end().ends_with(says) && warning.lines().count() == 1, "{warning}");
     }
 }
 

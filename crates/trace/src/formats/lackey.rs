@@ -32,7 +32,7 @@ pub(super) const FORMAT: Format = Format {
         for line in lines.iter().filter(|line| !is_message(line)).take(200) {
             *if parse(line).is_some() { &mut accesses } else { &mut foreign } += 1;
         }
-        accesses > 0 && accesses >= FEW * foreign
+        accesses > 0 && accesses >= ACCESSES * foreign
     },
     open: |input, _| {
         Ok(Box::new(Lackey { lines: input.lines().lossy(), accesses: 0, foreign: 0, first_foreign: None }))
@@ -41,8 +41,8 @@ pub(super) const FORMAT: Format = Format {
         M 0421c7cc,4\n==7== Exit code:       0\n",
 };
 
-/// A front of which one line in so many is foreign is a lackey log still.
-const FEW: usize = 10;
+/// The front of a lackey log has at least this many accesses for each foreign line: no other text has lines like these.
+const ACCESSES: usize = 2;
 /// A log may begin with this many foreign lines, whatever follows.
 const FOREIGN_AT_FIRST: u64 = 1000;
 
