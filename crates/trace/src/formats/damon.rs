@@ -14,7 +14,7 @@
 //! - in how many samples of the aggregation interval it was found accessed; and, since Linux 5.16, its age, which is not used
 //!
 //! DAMON takes the pages of a region for equally used. So a region that was accessed is one read of all its bytes at the end of the interval,
-//! however often it was accessed in it, as in [recordings by epochs](https://docs.kernel.org/mm/damon/design.html); and one that was not, none.
+//! however often it was accessed in it, as a page in `forebay record --memory --epochs`; and one that was not, none.
 
 use super::by_line::by_line;
 use super::ftrace::{Event, is_loss};
@@ -34,11 +34,13 @@ pub(super) const FORMAT: Format = Format {
         events.iter().flatten().any(|event| event.name == EVENT) && events.iter().all(Option::is_some)
     },
     open: |input, _| Ok(by_line(input.lines(), Unit::Bytes, request)),
-    // From the sample of damonitor/damo.
-    example: b"       kdamond.0  4452 [000] 82820.952659: damon:damon_aggregated: target_id=18446623435582458880 nr_regions=8 \
-94253027950592-94253031862272: 0
-       kdamond.0  4452 [000] 82821.052712: damon:damon_aggregated: target_id=18446623435582458880 nr_regions=10 \
-139673967730688-139673969971200: 20
+    // Lines 15 to 19 of the sample of damonitor/damo.
+    example: b"\
+       kdamond.0  4452 [000] 82821.049574: damon:damon_aggregated: target_id=18446623435582458880 nr_regions=11 139673965490176-139673967730688: 0
+       kdamond.0  4452 [000] 82821.049574: damon:damon_aggregated: target_id=18446623435582458880 nr_regions=11 139673967730688-139673969971200: 0
+       kdamond.0  4452 [000] 82821.049575: damon:damon_aggregated: target_id=18446623435582458880 nr_regions=11 139673969971200-139673971892224: 0
+       kdamond.0  4452 [000] 82821.049575: damon:damon_aggregated: target_id=18446623435582458880 nr_regions=11 140731666935808-140731667042304: 0
+       kdamond.0  4452 [000] 82821.049576: damon:damon_aggregated: target_id=18446623435582458880 nr_regions=11 140731667042304-140731668037632: 1
 ",
 };
 
@@ -103,8 +105,8 @@ mod tests {
     #[test]
     fn a_region_that_was_accessed_is_a_read_of_it() {
         let (names, requests) = requests(&FORMAT, FORMAT.example);
-        let (offset, length) = (139_673_967_730_688, 2_240_512);
-        let time = 82_821_052_712_000;
+        let (offset, length) = (140_731_667_042_304, 995_328);
+        let time = 82_821_049_576_000;
         assert_eq!(requests, [Request { time, owner: 0, object: 1, offset, length, operation: Operation::Read }]);
         assert_eq!(names.objects(), ["", "18446623435582458880"]);
     }
@@ -145,7 +147,7 @@ mod tests {
             ("kdamond.0 1 [000] 1.5: damon:damon_aggregated: target_id=1 nr_regions=8 x-1: 3", "first address `x`"),
         ] {
             let message = error(&FORMAT, [FORMAT.example, rest.as_bytes(), b"\n"].concat().as_slice());
-            assert!(message.starts_with("trace: line 3: ") && message.contains(says), "{rest}: {message}");
+            assert!(message.starts_with("trace: line 6: ") && message.contains(says), "{rest}: {message}");
         }
     }
 }

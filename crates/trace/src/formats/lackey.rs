@@ -166,13 +166,21 @@ mod tests {
 
     #[test]
     fn what_the_program_writes_between_is_skipped_counted_and_told_with_its_first_line() {
-        // From the log of `ls -l` in cjdevault/virtual-memory-simulator, shortened.
-        let text = "==28465== Command: ls -l\nI  04000bf0,2\nI  04000bf2,1\n S bec6a4bc,4\n L 04025048,4\ntotal 9624\n\
-                    -rwxr-xr-x 1 root root   15496 Nov  4 00:03 a.out\nI  049a3b2e,2\n==28465== \n";
-        assert_eq!(requests(&FORMAT, text.as_bytes()).1.len(), 5);
+        // Lines 761,183 to 761,190 of a log of `ls -l` in cjdevault/virtual-memory-simulator.
+        let text = b"\
+            \x20S bec14a6c,4\n\
+            I  04001000,2\n\
+            total 9624\n\
+            -rwxr-xr-x 1 root root   15496 Nov  4 00:03 a.out\n\
+            -rw-r--r-- 1 root root      75 Nov  4 00:00 hello.c\n\
+            -rw-r--r-- 1 root root 9830513 Nov  4 00:04 ls.trace\n\
+            I  04001002,1\n\
+            \x20L bec14a6c,4\n\
+            ";
+        assert_eq!(requests(&FORMAT, text).1.len(), 4);
         assert_eq!(
-            warning(&FORMAT, text.as_bytes()).unwrap(),
-            "trace: line 6: `total 9624` is no memory access; skipped 2 such lines"
+            warning(&FORMAT, text).unwrap(),
+            "trace: line 3: `total 9624` is no memory access; skipped 4 such lines"
         );
         assert_eq!(warning(&FORMAT, FORMAT.example), None);
     }

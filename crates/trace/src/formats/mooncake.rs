@@ -27,7 +27,7 @@ pub(super) const FORMAT: Format = Format {
         })
     },
     open: |input, _| Ok(several_by_line(input.lines(), Unit::Pages, requests)),
-    // In the manner of Mooncake's traces, shortened.
+    // Made up in the manner of Mooncake's traces, whose lines are long.
     example: b"{\"timestamp\": 0, \"input_length\": 1300, \"output_length\": 6, \"hash_ids\": [0, 1, 2]}\n\
         {\"timestamp\": 40, \"input_length\": 28, \"output_length\": 445, \"hash_ids\": [3]}\n\
         {\"timestamp\": 277, \"input_length\": 1536, \"output_length\": 92, \"hash_ids\": [0, 1, 4]}\n",
@@ -66,6 +66,21 @@ mod tests {
         let seen: Vec<_> = requests.iter().map(|request| (request.time / TICK, request.offset)).collect();
         assert_eq!(seen, [(0, 0), (0, 1), (0, 2), (40, 3), (277, 0), (277, 1), (277, 4)]);
         assert!(requests.iter().all(|request| request.length == 1 && request.operation == Operation::Read));
+    }
+
+    #[test]
+    fn prompts_of_the_synthetic_trace() {
+        // The first five short lines of Mooncake's FAST25-release/traces/synthetic_trace.jsonl.
+        let trace = b"{\"timestamp\": 529, \"input_length\": 28, \"output_length\": 445, \"hash_ids\": [298]}\n\
+        {\"timestamp\": 2469, \"input_length\": 24, \"output_length\": 216, \"hash_ids\": [498]}\n\
+        {\"timestamp\": 2775, \"input_length\": 546, \"output_length\": 78, \"hash_ids\": [499, 500]}\n\
+        {\"timestamp\": 3224, \"input_length\": 42, \"output_length\": 675, \"hash_ids\": [612]}\n\
+        {\"timestamp\": 3437, \"input_length\": 2752, \"output_length\": 35, \"hash_ids\": [708, 709, 710, 711, 712, 713]}\n";
+        let (_, requests) = requests(&FORMAT, trace);
+        let blocks: Vec<u64> = requests.iter().map(|request| request.offset).collect();
+        assert_eq!(blocks, [298, 498, 499, 500, 612, 708, 709, 710, 711, 712, 713]);
+        assert_eq!(requests[10].time, 3_437_000_000);
+        assert!(recognises(&FORMAT, trace));
     }
 
     #[test]

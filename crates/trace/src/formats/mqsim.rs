@@ -33,9 +33,13 @@ pub(super) const FORMAT: Format = Format {
             })
     },
     open: |input, _| Ok(by_line(input.lines(), Unit::Bytes, request)),
-    // The first lines of MQSim's traces/tpcc-small.trace.
-    example: b"938513000 4 264719034 16 0\n938828000 3 197570570 16 0\n938944000 13 93230992 32 0\n\
-               939010000 5 230420970 16 0\n939044000 6 238240490 16 0\n939089000 3 92984127 16 1\n",
+    // Lines 27 to 32 of MQSim's traces/tpcc-small.trace.
+    example: b"940833000 8 454514030 120 0\n\
+        940888000 7 193987434 16 0\n\
+        940888000 14 256024794 16 0\n\
+        940900000 7 221502874 32 0\n\
+        940908000 14 321930954 16 1\n\
+        940970000 8 454514150 15 0\n",
 };
 
 fn request(lines: &Lines, names: &mut Names) -> Result<Option<Request>> {
@@ -69,18 +73,17 @@ mod tests {
     #[test]
     fn zero_is_a_write_and_the_device_is_the_object() {
         let (names, requests) = requests(&FORMAT, FORMAT.example);
-        let write = Operation::Write;
         let first = Request {
-            time: 938_513_000,
+            time: 940_833_000,
             owner: 0,
             object: 1,
-            offset: 264_719_034 * 512,
-            length: 8192,
-            operation: write,
+            offset: 454_514_030 * 512,
+            length: 61440,
+            operation: Operation::Write,
         };
         assert_eq!(requests[0], first);
-        assert_eq!((requests[5].object, requests[5].operation), (2, Operation::Read));
-        assert_eq!(names.objects(), ["", "4", "3", "13", "5", "6"]);
+        assert_eq!((requests[4].object, requests[4].operation), (3, Operation::Read));
+        assert_eq!(names.objects(), ["", "8", "7", "14"]);
     }
 
     #[test]

@@ -32,8 +32,13 @@ pub(super) const FORMAT: Format = Format {
     source: "Y. Kim, W. Yang and O. Mutlu, Ramulator, IEEE CAL 2015",
     recognise,
     open: |input, _| Ok(several_by_line(input.lines(), Unit::Bytes, requests)),
-    // From line 5,544 of Ramulator's cputraces/403.gcc on.
-    example: b"54 99320448 98370176\n0 99320512\n3 79292864 98953664\n37 56787648 98370240\n",
+    // Lines 5,548 to 5,553 of Ramulator's cputraces/403.gcc.
+    example: b"53 99320384\n\
+        524 99138368\n\
+        54 99320448 98370176\n\
+        796 99104064\n\
+        54 99320512\n\
+        90 95777536\n",
 };
 
 fn recognise(head: &Head<'_>) -> bool {
@@ -114,13 +119,13 @@ mod tests {
     #[test]
     fn a_third_number_is_written_back_after_the_read() {
         let expected = [
+            (99_320_384, Read),
+            (99_138_368, Read),
             (99_320_448, Read),
             (98_370_176, Write),
+            (99_104_064, Read),
             (99_320_512, Read),
-            (79_292_864, Read),
-            (98_953_664, Write),
-            (56_787_648, Read),
-            (98_370_240, Write),
+            (95_777_536, Read),
         ];
         assert_eq!(seen(FORMAT.example), expected);
     }
