@@ -3,6 +3,7 @@
 //! It is not in the registry, since it has no name that a user could write: a [`Spec`](crate::Spec) is given its [`Host`]. Who is resident is
 //! kept here, so that a reference costs one call of it, and a mistake in it is found where it is made.
 
+use crate::drawing::{Drawing, Drawn};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 use std::fmt;
 use std::sync::Arc;
@@ -149,6 +150,11 @@ impl Policy for Hosted {
 
     fn host(&self) -> Option<Arc<dyn Host>> {
         Some(Arc::clone(&self.host))
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let resident = (0..).zip(&self.resident).filter(|&(_, &resident)| resident);
+        drawing.row("resident", ["lowest number", "highest number"], resident.map(|(page, _)| Drawn::resident(page)));
     }
 
     /// Its own alone: what the guest keeps is not known here.

@@ -35,6 +35,7 @@
 
 mod boxed;
 mod control;
+pub mod drawing;
 pub mod guest;
 mod layout;
 pub mod managers;

@@ -1,6 +1,7 @@
 //! The contract between a policy and its caller.
 
 use crate::control::{Control, Uncontrolled};
+use crate::drawing::Drawing;
 use crate::guest::Host;
 use crate::layout::Layout;
 use crate::managers::Assignment;
@@ -199,6 +200,9 @@ pub trait Policy: Sized + Send + 'static {
 
     /// Shows the policy's state, each figure under its name: partition sizes, targets, queue lengths.
     fn state(&self, _show: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// Draws what the policy keeps: each list in its order, with the marks of its pages, hands, and the numbers that it decides by.
+    fn draw(&self, drawing: &mut Drawing);
 
     /// The bytes of memory that the policy holds.
     fn bytes(&self) -> usize;

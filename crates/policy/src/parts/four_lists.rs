@@ -11,6 +11,7 @@
 //! What makes `p` stand still: T2 is full of pages that are used no more, and new pages come again later than B1 forgets them.
 //! `papers/clock-pro/README.md` has the figures, and the mends that were tried.
 
+use crate::drawing::{Drawing, Drawn, RECENCY};
 use crate::parts::list::{List, Nodes};
 use crate::policy::Caller;
 
@@ -164,6 +165,23 @@ impl FourLists {
         show("T2", f64::from(self.t2.len()));
         show("B1", f64::from(self.b1.len()));
         show("B2", f64::from(self.b2.len()));
+    }
+
+    /// T1 and T2 are circles under CAR, whose hands are at their backs.
+    pub(crate) fn draw(&self, drawing: &mut Drawing, clocks: bool) {
+        for (name, list) in [("T1", &self.t1), ("T2", &self.t2)] {
+            let drawn = |page| Drawn::resident(page).bit("reference bit", self.pages[page].referenced);
+            if clocks {
+                let pages = list.back_to_front(&self.pages).map(drawn);
+                drawing.circle(name, ["tail", "head"], pages).hand("hand", list.back());
+            } else {
+                drawing.row(name, RECENCY, list.front_to_back(&self.pages).map(drawn));
+            }
+        }
+        for (name, list) in [("B1", &self.b1), ("B2", &self.b2)] {
+            drawing.row(name, RECENCY, list.front_to_back(&self.pages).map(Drawn::ghost));
+        }
+        drawing.number("p", self.p);
     }
 
     /// Recounts the lists.

@@ -13,6 +13,9 @@ use crate::parts::prefetch::prefetch;
 /// No page, or no frame.
 const NONE: u32 = u32::MAX;
 
+/// The frames of a picture between its ends.
+pub(crate) const FRAMES: [&str; 2] = ["first frame", "last frame"];
+
 /// Frames in a circle, each with a value.
 #[derive(Debug)]
 pub(crate) struct FrameCircle<T> {
@@ -143,6 +146,11 @@ impl<T: Copy> FrameCircle<T> {
     pub(crate) fn pages(&self) -> impl Iterator<Item = u32> {
         let (behind, ahead) = self.pages.split_at(self.hand);
         ahead.iter().chain(behind).copied().filter(|&page| page != NONE)
+    }
+
+    /// The pages in the order of their frames, each with its value.
+    pub(crate) fn in_frames(&self) -> impl Iterator<Item = (u32, T)> {
+        self.pages.iter().copied().zip(self.values.iter().copied()).filter(|&(page, _)| page != NONE)
     }
 
     /// The values of all frames.

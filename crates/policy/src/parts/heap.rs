@@ -56,6 +56,13 @@ impl<K: Copy + PartialOrd> Heap<K> {
         self.heap.first().copied()
     }
 
+    /// The pages in their order, each with its key.
+    pub(crate) fn sorted(&self) -> Vec<(K, u32)> {
+        let mut pages = self.heap.clone();
+        pages.sort_by(|one, other| one.0.partial_cmp(&other.0).expect("keys have an order"));
+        pages
+    }
+
     /// Puts a page in, or gives it another key.
     pub(crate) fn set(&mut self, page: u32, key: K) {
         match self.places[page as usize] {

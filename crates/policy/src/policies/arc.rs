@@ -12,6 +12,7 @@
 //! Reference figures: the paper's OLTP table, within 0.02 points. Parameters: none.
 //! Memory: 10 bytes a page.
 
+use crate::drawing::Drawing;
 use crate::parts::four_lists::{FourLists, Within};
 use crate::parts::list::offer;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -95,6 +96,10 @@ impl Policy for AdaptiveReplacement {
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         self.lists.show(show);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        self.lists.draw(drawing, false);
     }
 
     fn bytes(&self) -> usize {

@@ -11,6 +11,7 @@
 //! Reference figures: CLOCK-Pro's Tables 1 and 2, column CAR, within 0.4 points from 50 blocks on. Parameters: none.
 //! Memory: 10 bytes a page.
 
+use crate::drawing::Drawing;
 use crate::parts::four_lists::{FourLists, Within};
 use crate::parts::list::offer;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -98,6 +99,10 @@ impl Policy for Car {
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         self.lists.show(show);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        self.lists.draw(drawing, true);
     }
 
     fn bytes(&self) -> usize {

@@ -8,7 +8,8 @@
 //! Reference figures: `golden/exact-hits.csv`, column CLOCK, equal to the hit; CLOCK-Pro's Table 2, USENIX 2005.
 //! Deviations: none. Parameters: none. Memory: 4 bytes a page (its frame), 5 a frame.
 
-use crate::parts::frame_circle::FrameCircle;
+use crate::drawing::{Drawing, Drawn};
+use crate::parts::frame_circle::{FRAMES, FrameCircle};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 /// CLOCK with one reference bit.
@@ -106,6 +107,11 @@ impl Policy for Clock {
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("hand steps a fault", self.steps as f64 / self.faults.max(1) as f64);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |(page, bit)| Drawn::resident(page).bit("reference bit", bit);
+        drawing.circle("frames", FRAMES, self.frames.in_frames().map(drawn)).hand("hand", self.frames.pages().next());
     }
 
     fn bytes(&self) -> usize {

@@ -34,6 +34,7 @@
 //! longer than 2.5 M it cannot see: there it is LRU. Parameters: none. Memory: 20 bytes a page (two links and the
 //! segment, two links among resident pages), and 40 bytes for each of at most 15 lists.
 
+use crate::drawing::{Drawing, Drawn, RECENCY};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -185,6 +186,20 @@ impl Policy for Eelru {
         show("early point", f64::from(early));
         show("late point", f64::from(late));
         show("ghosts", f64::from(self.ghosts));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |page| if self.contains(page) { Drawn::resident(page) } else { Drawn::ghost(page) };
+        let pages = |of: &[Segment]| {
+            of.iter().flat_map(|of| of.pages.front_to_back(&self.nodes)).map(drawn).collect::<Vec<_>>()
+        };
+        let (queue, pushed_out) = self.segments.split_at(self.beyond + 1);
+        drawing.row("queue", RECENCY, pages(queue));
+        drawing.row("pushed out", RECENCY, pages(pushed_out));
+        if let Some((early, late)) = self.best_points() {
+            drawing.number("early point", self.segments[early].end);
+            drawing.number("late point", self.segments[late].end);
+        }
     }
 
     fn bytes(&self) -> usize {

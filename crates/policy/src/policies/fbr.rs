@@ -36,6 +36,7 @@
 //! `new=0:old=1` and no ageing. Parameters: `new`, `old`, `c-max`, `a-max`, `history`. Memory: 24 bytes a page (two links and
 //! the section, two links and the count), and 12 bytes a chain.
 
+use crate::drawing::{Drawing, Drawn, ENTRY, RECENCY};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -230,6 +231,17 @@ impl Policy for Fbr {
             show(name, f64::from(section.len()));
         }
         show("average count", if self.is_empty() { 0.0 } else { self.sum as f64 / f64::from(self.len()) });
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        for (name, section) in ["new section", "middle section", "old section"].into_iter().zip(&self.sections) {
+            let drawn = |page| Drawn::resident(page).number("count", self.counts[page]);
+            drawing.row(name, RECENCY, section.front_to_back(&self.stack).map(drawn));
+        }
+        if self.history > 0 {
+            let drawn = |page| Drawn::ghost(page).number("count", self.counts[page]);
+            drawing.row("ghosts", ENTRY, self.ghosts.front_to_back(&self.stack).map(drawn));
+        }
     }
 
     fn bytes(&self) -> usize {

@@ -8,6 +8,7 @@
 //! Reference figures: `golden/exact-hits.csv`, column FIFO, equal to the hit.
 //! Deviations: none. Parameters: none. Memory: 8 bytes a page (two links).
 
+use crate::drawing::{Drawing, Drawn, ENTRY};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -88,6 +89,10 @@ impl Policy for Fifo {
 
     fn reserve(&mut self, pages: u32) {
         self.nodes.reserve(pages);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        drawing.row("queue", ENTRY, self.admitted.front_to_back(&self.nodes).map(Drawn::resident));
     }
 
     fn bytes(&self) -> usize {

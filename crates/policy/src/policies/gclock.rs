@@ -10,8 +10,9 @@
 //! Reference figures: those of CLOCK at `initial=0:max=1`. Deviations: none.
 //! Parameters: `initial`, `max`. Memory: 4 bytes a page (its frame), 5 a frame.
 
+use crate::drawing::{Drawing, Drawn};
 use crate::parameters::{Kind, Parameter, Settings};
-use crate::parts::frame_circle::FrameCircle;
+use crate::parts::frame_circle::{FRAMES, FrameCircle};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 /// Generalized CLOCK.
@@ -127,6 +128,11 @@ impl Policy for Gclock {
 
     fn reserve(&mut self, pages: u32) {
         self.frames.reserve(pages);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |(page, counter): (u32, u8)| Drawn::resident(page).number("counter", counter);
+        drawing.circle("frames", FRAMES, self.frames.in_frames().map(drawn)).hand("hand", self.frames.pages().next());
     }
 
     fn bytes(&self) -> usize {

@@ -17,6 +17,7 @@
 //! Memory: 12 bytes a page (two links, the bucket or a ghost's count), and 32 bytes a distinct count, of which there are no more than resident
 //! pages.
 
+use crate::drawing::{Drawing, Drawn, ENTRY, WORTH};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -190,6 +191,19 @@ impl Policy for Lfu {
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("average count", if self.len == 0 { 0.0 } else { self.sum as f64 / f64::from(self.len) });
         show("distinct counts", self.chain().count() as f64);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let buckets: Vec<&Bucket> = self.chain().collect();
+        let pages = buckets.iter().rev().flat_map(|bucket| {
+            let drawn = |page| Drawn::resident(page).number("count", bucket.count as f64);
+            bucket.pages.front_to_back(&self.nodes).map(drawn)
+        });
+        drawing.row("by count", WORTH, pages);
+        if self.history > 0 {
+            let drawn = |page| Drawn::ghost(page).number("count", self.nodes[page] & !GHOST);
+            drawing.row("ghosts", ENTRY, self.ghosts.front_to_back(&self.nodes).map(drawn));
+        }
     }
 
     fn bytes(&self) -> usize {

@@ -24,6 +24,7 @@
 //! Reference figures: `golden/exact-hits.csv`, column LIRS (the authors' program), equal to the hit.
 //! Parameters: `hir`, `history`. Memory: 20 bytes a page.
 
+use crate::drawing::{Drawing, Drawn, ENTRY};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -212,6 +213,18 @@ impl Policy for Lirs {
         show("LIR pages", f64::from(self.lir));
         show("resident HIR pages", f64::from(self.q.len()));
         show("ghosts", f64::from(self.ghosts()));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |page| match self.status[page] {
+            Status::Lir => Drawn::resident(page).state("LIR"),
+            Status::Hir => Drawn::again(page).state("HIR"),
+            _ => Drawn::ghost(page).state("HIR"),
+        };
+        drawing.row("S", ["top", "bottom"], self.s.front_to_back(&self.status).map(drawn));
+        let resident = |page| Drawn::resident(page).state("HIR");
+        drawing.row("Q", ENTRY, self.q.front_to_back(&self.links).map(resident));
+        drawing.row("pruned from S", ENTRY, self.dead.front_to_back(&self.links).map(Drawn::ghost));
     }
 
     fn bytes(&self) -> usize {

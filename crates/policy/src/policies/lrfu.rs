@@ -31,6 +31,7 @@
 //! published. Parameters: `lambda`, `period`, `history`. Memory: 4 bytes a page (its slot), and 40 a frame (page, two
 //! sums, time of last use, the heap's links); with a history 8 more a frame, and 24 a ghost. A reference takes O(log n).
 
+use crate::drawing::{Drawing, Drawn, ENTRY, WORTH};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::heap::Heap;
 use crate::parts::list::{List, Nodes};
@@ -197,6 +198,15 @@ impl Policy for Lrfu {
         self.ranks.reserve(self.slots.end());
         self.ranks.reserve_places(self.capacity);
         self.earlier.resize(self.slots.end() as usize, f64::NEG_INFINITY);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |((sum, _), slot)| Drawn::resident(self.slots.page(slot)).number("rank", sum);
+        drawing.row("by rank", WORTH, self.ranks.sorted().into_iter().rev().map(drawn));
+        if self.history > 0 {
+            let drawn = |slot| Drawn::ghost(self.slots.page(slot)).number("rank", self.earlier[slot as usize]);
+            drawing.row("ghosts", ENTRY, self.ghosts.front_to_back(&self.links).map(drawn));
+        }
     }
 
     fn bytes(&self) -> usize {

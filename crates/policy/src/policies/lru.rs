@@ -9,6 +9,7 @@
 //! Reference figures: `golden/exact-hits.csv`, column LRU, equal to the hit; ARC's OLTP table, FAST 2003.
 //! Deviations: none. Parameters: none. Memory: 8 bytes a page (two links).
 
+use crate::drawing::{Drawing, Drawn, RECENCY};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 use std::marker::PhantomData;
@@ -111,6 +112,10 @@ impl<E: End> Policy for ByRecency<E> {
 
     fn reserve(&mut self, pages: u32) {
         self.nodes.reserve(pages);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        drawing.row("list", RECENCY, self.recency.front_to_back(&self.nodes).map(Drawn::resident));
     }
 
     fn bytes(&self) -> usize {

@@ -20,6 +20,7 @@
 //! Memory: 4 bytes a page (its slot), 25 and 8 K for each resident page and ghost (page, K times, LAST, links, place in the heap),
 //! 24 a frame for the heap: with K = 2 and a tenth of the pages resident 27 bytes a page. A reference takes O(log n).
 
+use crate::drawing::{Drawing, Drawn, ENTRY, RECENCY, WORTH};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::heap::Heap;
 use crate::parts::list::{List, Nodes, offer};
@@ -204,6 +205,15 @@ impl Policy for LruK {
         show("ghosts", f64::from(self.ghosts.len()));
         let kth = self.ripe.first().map_or(0, |((kth, _), _)| kth);
         show("largest backward distance", if kth == 0 { 0.0 } else { (self.now - kth) as f64 });
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let kth = |slot: u32| self.hist[slot as usize * self.k + self.k - 1] as f64;
+        let drawn = |slot| Drawn::resident(self.slots.page(slot)).number("K-th last use", kth(slot));
+        drawing.row("used lately", RECENCY, self.recent.front_to_back(&self.status).map(drawn));
+        drawing.row("by K-th last use", WORTH, self.ripe.sorted().into_iter().rev().map(|(_, slot)| drawn(slot)));
+        let ghost = |slot| Drawn::ghost(self.slots.page(slot)).number("K-th last use", kth(slot));
+        drawing.row("ghosts", ENTRY, self.ghosts.front_to_back(&self.status).map(ghost));
     }
 
     fn bytes(&self) -> usize {

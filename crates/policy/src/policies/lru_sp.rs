@@ -76,6 +76,7 @@
 //! keeps arrays by the numbers of owners and objects: these are dense, as traces number them.
 
 use crate::control::{Control, Uncontrolled};
+use crate::drawing::{Drawing, Drawn, ENTRY, RECENCY};
 use crate::managers::groups::Groups;
 use crate::managers::{Manager, PLAIN};
 use crate::parameters::{Kind, Parameter, Settings};
@@ -310,6 +311,17 @@ impl Policy for LruSp {
         show("mistakes caught", self.mistakes as f64);
         show("charges ended", self.managers.charges_ended() as f64);
         show("go first", f64::from(self.once.len()));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let resident = |page| Drawn::resident(page);
+        drawing.row("global list", RECENCY, self.global.front_to_back(&self.pages).map(resident));
+        drawing.row("go first", RECENCY, self.once.front_to_back(&self.pages).map(resident));
+        let holder = |page: u32| (self.pages[page].held_for, page);
+        let held = self.global.front_to_back(&self.pages).map(holder).filter(|&(ghost, _)| ghost != NONE);
+        let drawn = held.map(|(ghost, page)| Drawn::ghost(ghost).page("points to", page));
+        drawing.row("place-holders", RECENCY, drawn);
+        drawing.row("settled", ENTRY, self.settled.front_to_back(&self.pages).map(Drawn::ghost));
     }
 
     fn bytes(&self) -> usize {

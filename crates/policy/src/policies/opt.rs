@@ -12,6 +12,7 @@
 //! of ARC's OLTP table. Deviations: none. Parameters: none.
 //! Memory: 8 bytes a page (the next use; which page it is that is never used again), and about 1 bit a reference.
 
+use crate::drawing::{Drawing, Drawn, WORTH};
 use crate::parts::prefetch::prefetch;
 use crate::parts::time_set::TimeSet;
 use crate::policy::{AllRefused, Caller, Future, Info, NEVER, Policy, Reference, Setup, Uses};
@@ -162,6 +163,21 @@ impl<O: Order> Policy for OffLine<O> {
 
     fn state(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("never again", f64::from(self.resident.count_from(self.future.len() as u32)));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let mut resident: Vec<(u32, u32)> = (0..)
+            .zip(&self.next_uses)
+            .filter(|&(page, _)| self.contains(page))
+            .map(|(page, &next)| (next, page))
+            .collect();
+        resident.sort_unstable_by_key(|&(next, _)| if O::FARTHEST { next } else { u32::MAX - next });
+        let end = self.future.len() as u32;
+        let drawn = |(next, page)| match next < end {
+            true => Drawn::resident(page).number("next use", next + 1),
+            false => Drawn::resident(page).state("not used again"),
+        };
+        drawing.row("by next use", WORTH, resident.into_iter().map(drawn));
     }
 
     fn bytes(&self) -> usize {

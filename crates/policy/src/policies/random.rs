@@ -10,6 +10,7 @@
 //! Deviations: none. Parameters: `seed`; the generator is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 //! Memory: 8 bytes a page (its place in the array; the array).
 
+use crate::drawing::{Drawing, Drawn};
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -106,6 +107,10 @@ impl Policy for Random {
         if pages as usize > self.places.len() {
             self.places.resize(pages as usize, ABSENT);
         }
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        drawing.row("frames", ["first frame", "last frame"], self.resident.iter().copied().map(Drawn::resident));
     }
 
     fn bytes(&self) -> usize {

@@ -32,6 +32,7 @@
 //! a page after `m` has given one, as lines 26 to 29 of the algorithm say: equal at 55, at most 1.3 points more (`docs/differences.md`). Parameters: `small` and `ghost`, shares of the cache; `threshold`.
 //! Memory: 10 bytes a page (two links, queue and count).
 
+use crate::drawing::{Drawing, Drawn, QUEUE};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -182,6 +183,13 @@ impl Policy for S3Fifo {
         show("small", f64::from(self.s.len()));
         show("main", f64::from(self.m.len()));
         show("ghosts", f64::from(self.g.len()));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |page| Drawn::resident(page).number("count", self.nodes[page].freq);
+        drawing.row("small queue", QUEUE, self.s.front_to_back(&self.nodes).map(drawn));
+        drawing.row("main queue", QUEUE, self.m.front_to_back(&self.nodes).map(drawn));
+        drawing.row("ghost queue", QUEUE, self.g.front_to_back(&self.nodes).map(Drawn::ghost));
     }
 
     fn bytes(&self) -> usize {

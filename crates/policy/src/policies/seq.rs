@@ -36,6 +36,7 @@
 //! in it), and 72 bytes a sequence with 8 more for each of N misses. A page leaves a sequence once for each time that
 //! it was missed, so cutting off costs O(1) a miss.
 
+use crate::drawing::{Drawing, Drawn, RECENCY};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -235,6 +236,19 @@ impl Policy for Seq {
         let long = || self.sequences.iter().filter(|sequence| sequence.len() > self.length);
         show("long sequences", long().count() as f64);
         show("pages of long sequences", long().map(|of| f64::from(of.near.len() + of.far.len())).sum());
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        drawing.row("list", RECENCY, self.recency.front_to_back(&self.nodes).map(Drawn::resident));
+        for (index, Sequence { near, far, .. }) in self.sequences.iter().enumerate() {
+            if near.is_empty() && far.is_empty() {
+                continue;
+            }
+            let far_state = if self.is_long(index) { "gives victims" } else { "far from the head" };
+            let near = near.front_to_back(&self.spots).map(|page| Drawn::again(page).state("near the head"));
+            let far = far.front_to_back(&self.spots).map(|page| Drawn::again(page).state(far_state));
+            drawing.row(format!("sequence {}", index + 1), ["head", "start"], near.chain(far));
+        }
     }
 
     fn bytes(&self) -> usize {

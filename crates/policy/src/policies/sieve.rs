@@ -16,6 +16,7 @@
 //! Reference figures: libCacheSim's Sieve, equal to the miss (`tests/outside_readers.py`).
 //! Deviations: none. Parameters: none. Memory: 9 bytes a page (two links, the bit).
 
+use crate::drawing::{Drawing, Drawn, QUEUE};
 use crate::parts::list::{List, Nodes};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
@@ -120,6 +121,13 @@ impl Policy for Sieve {
 
     fn reserve(&mut self, pages: u32) {
         self.nodes.reserve(pages);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |page| Drawn::resident(page).bit("visited bit", self.nodes[page] == Some(true));
+        drawing
+            .row("queue", QUEUE, self.queue.front_to_back(&self.nodes).map(drawn))
+            .hand("hand", self.hand.or(self.queue.back()));
     }
 
     fn bytes(&self) -> usize {

@@ -42,11 +42,14 @@
 //! Reference figures: none outside; tested against a plain model. Parameters: `levels`, `period`, `sentinel`.
 //! Memory: 20 bytes a page (two links, level, period and sentinel).
 
+use crate::drawing::{Drawing, Drawn};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 
 const MOST_LEVELS: usize = 64;
+/// Of more levels than these a picture leaves out the empty ones.
+const FEW_LEVELS: usize = 8;
 /// Periods have lower numbers than this; then they are counted anew. A page from before the first period has the highest.
 const PERIODS: u32 = u32::MAX - 1;
 
@@ -193,6 +196,22 @@ impl Policy for Smq {
         show("lowest level", f64::from(self.levels[0].len()));
         show("highest level", f64::from(self.levels[self.top].len()));
         show("period", f64::from(self.period));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |page| {
+            let state = if self.is_aged(page) { "aged" } else { "protected" };
+            Drawn::resident(page).state(state).bit("hit bit", self.nodes[page].period == self.period)
+        };
+        for (level, queue) in self.levels[..=self.top].iter().enumerate().rev() {
+            if self.top < FEW_LEVELS || !queue.is_empty() {
+                drawing.row(
+                    format!("level {level}"),
+                    ["young end", "old end"],
+                    queue.front_to_back(&self.nodes).map(drawn),
+                );
+            }
+        }
     }
 
     fn bytes(&self) -> usize {

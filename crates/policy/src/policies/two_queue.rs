@@ -18,6 +18,7 @@
 //! A1in's, which is where these pages will enter.
 //! Reference figures: none outside; tested against a plain model. Parameters: `in`, `out`. Memory: 9 bytes a page.
 
+use crate::drawing::{Drawing, Drawn, ENTRY, RECENCY};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -170,6 +171,12 @@ impl Policy for TwoQueue {
         show("A1in", f64::from(self.a1_in.len()));
         show("A1out", f64::from(self.a1_out.len()));
         show("Am", f64::from(self.a_m.len()));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        drawing.row("A1in", ENTRY, self.a1_in.front_to_back(&self.places).map(Drawn::resident));
+        drawing.row("A1out", ENTRY, self.a1_out.front_to_back(&self.places).map(Drawn::ghost));
+        drawing.row("Am", RECENCY, self.a_m.front_to_back(&self.places).map(Drawn::resident));
     }
 
     fn bytes(&self) -> usize {

@@ -38,6 +38,7 @@
 //! Memory: 16 bytes a page (two links, hash, segment), and the sketch: 8 bytes a page of the cache, rounded up to a
 //! power of two.
 
+use crate::drawing::{Drawing, Drawn, RECENCY};
 use crate::parameters::{Kind, Parameter};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -206,6 +207,14 @@ impl Policy for WTinyLfu {
         show("window target", f64::from(self.most_in_window));
         show("probation", f64::from(self.probation.len()));
         show("protected", f64::from(self.protected.len()));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let frequency = |page: u32| self.sketch.frequency(self.nodes[page].hash) as f64;
+        let drawn = |page| Drawn::resident(page).number("estimated frequency", frequency(page));
+        for (name, list) in [("window", &self.window), ("probation", &self.probation), ("protected", &self.protected)] {
+            drawing.row(name, RECENCY, list.front_to_back(&self.nodes).map(drawn));
+        }
     }
 
     fn bytes(&self) -> usize {

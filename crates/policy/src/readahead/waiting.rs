@@ -26,6 +26,7 @@
 //! [`BYTES_A_PAGE`] and [`BYTES_A_FRAME`].
 
 use crate::control::{Control, Uncontrolled};
+use crate::drawing::Drawing;
 use crate::guest::Host;
 use crate::parameters::Settings;
 use crate::parts::list::{List, Nodes};
@@ -495,6 +496,13 @@ impl<P: Policy> Policy for WithReadahead<P> {
         self.policy.state(show);
         if self.waiting.begun {
             show("waiting", f64::from(self.waiting.len));
+        }
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        self.policy.draw(drawing);
+        if self.waiting.begun {
+            drawing.waiting(self.waiting.pages());
         }
     }
 

@@ -65,6 +65,11 @@ impl Active {
         None
     }
 
+    /// From the head on.
+    pub(super) fn pages<'a>(&self, nodes: &'a Nodes<Block>) -> impl Iterator<Item = u32> + use<'a> {
+        self.list.front_to_back(nodes)
+    }
+
     pub(super) fn check(&self, nodes: &Nodes<Block>) {
         self.list.check(nodes);
         assert!(self.list.back_to_front(nodes).all(|slot| nodes[slot].at == At::Active)); // DX1

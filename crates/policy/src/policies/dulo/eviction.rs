@@ -163,6 +163,17 @@ impl Eviction {
         self.inflation -= MOST_INFLATION;
     }
 
+    /// The blocks in the order in which they leave.
+    pub(super) fn from_bottom(&self, nodes: &Nodes<Block>) -> Vec<u32> {
+        let mut blocks: Vec<u32> = self.lists.iter().flat_map(|list| list.back_to_front(nodes)).collect();
+        blocks.sort_by(|&one, &other| {
+            let [one, other] = [one, other].map(|slot| &nodes[slot]);
+            let by_rank = self.rank(one).total_cmp(&self.rank(other));
+            by_rank.then(other.size.cmp(&one.size)).then(one.entered.cmp(&other.entered))
+        });
+        blocks
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.lists.capacity() * size_of::<List>() + self.least.capacity() * size_of::<f64>()
     }

@@ -68,6 +68,7 @@ mod sequence;
 mod stack;
 mod trials;
 
+use crate::drawing::Drawing;
 use crate::parameters::{Kind, Parameter, Part};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 use active::Active;
@@ -306,6 +307,10 @@ impl Policy for Dulo {
         if let Some(trials) = &self.trials {
             trials.state(show);
         }
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        self.stack.draw(drawing);
     }
 
     fn bytes(&self) -> usize {

@@ -4,6 +4,7 @@ use super::active::Active;
 use super::block_table::{BlockTable, Timestamps};
 use super::eviction::Eviction;
 use super::sequence::{Member, Rules};
+use crate::drawing::{Drawing, Drawn, QUEUE};
 use crate::layout::Layout;
 use crate::parts::list::{List, Nodes};
 use crate::parts::slots::PageSlots;
@@ -216,6 +217,23 @@ impl Stack {
         }
         show("inflation", self.eviction.inflation());
         show("mean sequence", self.eviction.mean_sequence());
+    }
+
+    pub(super) fn draw(&self, drawing: &mut Drawing) {
+        let ends = ["top", "bottom"];
+        let drawn = |slot| Drawn::resident(self.slots.page(slot)).bit("young mark", self.nodes[slot].young);
+        if let Some(active) = &self.active {
+            drawing.row("active list", QUEUE, active.pages(&self.nodes).map(drawn));
+        }
+        drawing.row("correlation buffer", ends, self.correlation.front_to_back(&self.nodes).map(drawn));
+        drawing.row("sequencing bank", ends, self.bank.front_to_back(&self.nodes).map(drawn));
+        let in_section = |slot| {
+            let Block { size, h, .. } = self.nodes[slot];
+            drawn(slot).number("sequence of", size).number("H", h)
+        };
+        let section = self.eviction.from_bottom(&self.nodes).into_iter().rev();
+        drawing.row("eviction section", ends, section.map(in_section));
+        drawing.number("L", self.eviction.inflation());
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -32,6 +32,7 @@ mod folios;
 mod old;
 mod today;
 
+use crate::drawing::{Drawing, Drawn, ENTRY, QUEUE};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -239,6 +240,18 @@ impl Policy for Linux {
             show("shadows", f64::from(workingset.shadows.len()));
         }
         show("hand steps a fault", self.steps as f64 / self.faults.max(1) as f64);
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let drawn = |page| {
+            let Flags { referenced, young, .. } = self.nodes[page];
+            Drawn::resident(page).bit("referenced bit", referenced).bit("accessed bit", young)
+        };
+        drawing.row("active list", QUEUE, self.active.front_to_back(&self.nodes).map(drawn));
+        drawing.row("inactive list", QUEUE, self.inactive.front_to_back(&self.nodes).map(drawn));
+        if let Kernel::Today(workingset) = &self.kernel {
+            drawing.row("shadow entries", ENTRY, workingset.shadows.front_to_back(&self.nodes).map(Drawn::ghost));
+        }
     }
 
     fn bytes(&self) -> usize {

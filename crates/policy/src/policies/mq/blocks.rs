@@ -1,6 +1,7 @@
 //! What both forms of MQ are made of: the queues and Qout, with each page's place, count and time. What a time means, and which page
 //! leaves, is theirs.
 
+use crate::drawing::{Drawing, Drawn};
 use crate::parts::list::{List, Nodes};
 
 /// Where the metadata of a page is.
@@ -161,6 +162,31 @@ impl Blocks {
     /// All resident pages, queue by queue, the heads first.
     pub(super) fn resident(&self) -> impl Iterator<Item = u32> {
         self.queues.iter().flat_map(|queue| queue.back_to_front(&self.nodes))
+    }
+
+    /// `expires` says of when a page entered its queue when its life ends, if that is fixed.
+    pub(super) fn draw(&self, drawing: &mut Drawing, expires: impl Fn(u32) -> Option<u32>) {
+        let counted = |drawn: Drawn| {
+            let uses = self.nodes[drawn.page].reference();
+            drawn.number("uses", uses)
+        };
+        let drawn = |page| {
+            let drawn = counted(Drawn::resident(page));
+            match expires(self.nodes[page].entered) {
+                Some(time) => drawn.number("expiry", time),
+                None => drawn,
+            }
+        };
+        let ends = ["tail", "head"];
+        for (name, queue) in NAMES.into_iter().zip(&self.queues).rev() {
+            drawing.row(name, ends, queue.front_to_back(&self.nodes).map(drawn));
+        }
+        for (name, list) in [("Qout", &self.q_out), ("beyond Qout", &self.far)] {
+            let ghost = |page| counted(Drawn::ghost(page));
+            if name == "Qout" || !list.is_empty() {
+                drawing.row(name, ends, list.front_to_back(&self.nodes).map(ghost));
+            }
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -53,6 +53,7 @@ mod life;
 mod ranked;
 mod trials;
 
+use crate::drawing::Drawing;
 use crate::parameters::{Kind, Parameter};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
 use blocks::{Blocks, NAMES, Place};
@@ -214,6 +215,16 @@ impl Policy for Mq {
                 show("lifeTime", form.trials.life_time_in_references() as f64);
                 show("by density", f64::from(u8::from(form.trials.by_density())));
             }
+        }
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        self.blocks().draw(drawing, |entered| match &self.0 {
+            Form::Fixed(form) => Some(entered.wrapping_add(form.life_time)),
+            Form::Adaptive(_) => None,
+        });
+        if let Form::Adaptive(form) = &self.0 {
+            drawing.number("lifeTime", form.trials.life_time_in_references() as f64);
         }
     }
 

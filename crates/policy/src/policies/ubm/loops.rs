@@ -60,6 +60,11 @@ pub(super) fn bucket(period: f32) -> u8 {
     (4 * octave + quarter).min(BUCKETS as u32 - 1) as u8
 }
 
+/// The middle of a bucket, from which no period of the bucket differs by a tenth.
+pub(super) fn period(bucket: u32) -> f32 {
+    2f32.powf((bucket as f32 + 0.5) / 4.0)
+}
+
 impl Loops {
     pub(super) fn new() -> Self {
         Self { by_period: vec![List::new(); BUCKETS], filled: 0, len: 0, hand: 0, rounds: [Rounds::default(); OCTAVES] }
@@ -69,9 +74,9 @@ impl Loops {
         self.len
     }
 
-    /// The longest period of a resident page: the middle of its bucket, from which no period of the bucket differs by a tenth.
+    /// The longest period of a resident page, as its bucket counts it.
     pub(super) fn longest(&self) -> Option<f32> {
-        (self.filled != 0).then(|| 2f32.powf(((127 - self.filled.leading_zeros()) as f32 + 0.5) / 4.0))
+        (self.filled != 0).then(|| period(127 - self.filled.leading_zeros()))
     }
 
     /// Which part of the pages of periods like the longest returns within a round.

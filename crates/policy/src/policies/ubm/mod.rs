@@ -90,6 +90,7 @@ mod runs;
 pub use classifier::{Classified, Classifier, Course, KnownRun};
 pub use detector::Class;
 
+use crate::drawing::{Drawing, Drawn, ENTRY, RECENCY, WORTH};
 use crate::parts::list::{List, Nodes, offer};
 use crate::parts::slots::PageSlots;
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -97,7 +98,7 @@ use cost::Costs;
 use detector::Detector;
 use forebay_basis::{Operation, Place};
 use gain::{Recurrence, Stack};
-use loops::{Loops, bucket};
+use loops::{Loops, bucket, period};
 use other::Others;
 use passes::Found;
 
@@ -356,6 +357,26 @@ impl Policy for Ubm {
         show("longest period", f64::from(self.loops.longest().unwrap_or_default()));
         show("open passes", f64::from(self.detector.open_passes()));
         show("ghosts", f64::from(self.ghosts));
+    }
+
+    fn draw(&self, drawing: &mut Drawing) {
+        let page = |slot| self.slots.page(slot);
+        let resident = |slot| Drawn::resident(page(slot));
+        let in_use = |slot| {
+            let looping = self.status[slot].partition == Some(Class::Looping);
+            resident(slot).state(if looping { "looping" } else { "sequential" })
+        };
+        drawing.row("in use by a pass", RECENCY, self.in_use.front_to_back(&self.status).map(in_use));
+        drawing.row("sequential partition", RECENCY, self.sequential.front_to_back(&self.status).map(resident));
+        let mut looping: Vec<u32> = self.loops.victims(&self.status).collect();
+        looping.reverse();
+        let of_loop = |slot: u32| resident(slot).number("period", period(self.status[slot].bucket.into()));
+        drawing.row("looping partition", WORTH, looping.into_iter().map(of_loop));
+        drawing.row("other partition", RECENCY, self.others.in_order(&self.status).into_iter().map(resident));
+        let ghosts = self.stack.pages().filter(|&slot| !self.is_resident(slot));
+        drawing.row("ghosts", ENTRY, ghosts.map(|slot| Drawn::ghost(page(slot))));
+        drawing.number("gain of loops", self.gain_of_loops());
+        drawing.number("gain of others", self.gain_of_others());
     }
 
     fn bytes(&self) -> usize {

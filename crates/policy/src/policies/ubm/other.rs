@@ -82,6 +82,14 @@ impl Others {
         self.recency.front_to_back(nodes).chain(self.heap.iter().copied())
     }
 
+    /// The pages, the last one being the first to leave.
+    pub(super) fn in_order(&self, nodes: &Nodes<Status>) -> Vec<u32> {
+        let mut positions: Vec<usize> = (0..self.heap.len()).collect();
+        positions.sort_unstable_by_key(|&position| std::cmp::Reverse(self.rank(position)));
+        let by_rank = positions.into_iter().map(|position| self.heap[position]);
+        self.recency.front_to_back(nodes).chain(by_rank).collect()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>() + self.heap.capacity() * size_of::<u32>()
     }

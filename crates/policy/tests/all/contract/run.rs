@@ -1,6 +1,7 @@
 //! A policy along steps, held to the contract after each: random ones in tests, and any in the fuzz target `policies`.
 
 use forebay_basis::{Operation, Place};
+use forebay_policy::drawing::{Drawing, Drawn, Standing};
 use forebay_policy::readahead::WithReadahead;
 use forebay_policy::{AllRefused, Caller, Future, Policy, Reference, Spec, Visitor};
 use std::collections::BTreeSet;
@@ -183,6 +184,27 @@ pub(crate) fn check<P: Policy>(spec: &Spec, policy: &P, account: &Account) {
     }
     assert_eq!(account.known.len() - account.resident.len(), policy.ghosts() as usize);
     assert!(policy.ghosts() <= spec.ghosts() * policy.capacity(), "too many ghosts");
+    check_drawing(&Drawing::of(policy), account);
     let mut names = BTreeSet::new();
     policy.state(&mut |name, figure| assert!(figure.is_finite() && names.insert(name)));
+}
+
+/// Holds a picture to what the caller knows.
+fn check_drawing(drawing: &Drawing, account: &Account) {
+    let mut names = BTreeSet::new();
+    assert!(drawing.lists.iter().all(|list| names.insert(&*list.name)), "DR4: {drawing:?}");
+    assert!(drawing.numbers.iter().all(|&(name, number)| names.insert(name) && number.is_finite()), "DR4: {drawing:?}");
+    let mut drawn = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
+    for list in &drawing.lists {
+        let pages: BTreeSet<u32> = list.pages.iter().map(|drawn| drawn.page).collect();
+        assert_eq!(pages.len(), list.pages.len(), "DR4: {list:?}");
+        assert!(list.hands.iter().all(|(_, page)| pages.contains(page)), "DR4: {list:?}");
+        for &Drawn { page, standing, .. } in &list.pages {
+            assert!(drawn[standing as usize].insert(page) || standing == Standing::Again, "page {page}: {drawing:?}");
+        }
+    }
+    let [resident, ghosts, again] = drawn;
+    assert_eq!(resident, account.resident, "DR1");
+    assert_eq!(ghosts, account.known.difference(&account.resident).copied().collect(), "DR2");
+    assert!(again.is_subset(&account.known), "DR3");
 }
