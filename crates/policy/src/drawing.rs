@@ -132,7 +132,7 @@ impl Drawing {
                 drawn.standing = Standing::Again;
             }
         }
-        self.row("read ahead", ENTRY, waiting.into_iter().map(Drawn::resident));
+        self.row("pages read ahead", ENTRY, waiting.into_iter().map(Drawn::resident));
     }
 }
 

@@ -154,7 +154,11 @@ impl Policy for Hosted {
 
     fn draw(&self, drawing: &mut Drawing) {
         let resident = (0..).zip(&self.resident).filter(|&(_, &resident)| resident);
-        drawing.row("resident", ["lowest number", "highest number"], resident.map(|(page, _)| Drawn::resident(page)));
+        drawing.row(
+            "resident pages",
+            ["lowest number", "highest number"],
+            resident.map(|(page, _)| Drawn::resident(page)),
+        );
     }
 
     /// Its own alone: what the guest keeps is not known here.

@@ -195,7 +195,7 @@ impl Policy for Eelru {
         };
         let (queue, pushed_out) = self.segments.split_at(self.beyond + 1);
         drawing.row("queue", RECENCY, pages(queue));
-        drawing.row("pushed out", RECENCY, pages(pushed_out));
+        drawing.row("pushed-out ghosts", RECENCY, pages(pushed_out));
         if let Some((early, late)) = self.best_points() {
             drawing.number("early point", self.segments[early].end);
             drawing.number("late point", self.segments[late].end);

@@ -240,7 +240,7 @@ impl Policy for Fbr {
         }
         if self.history > 0 {
             let drawn = |page| Drawn::ghost(page).number("count", self.counts[page]);
-            drawing.row("ghosts", ENTRY, self.ghosts.front_to_back(&self.stack).map(drawn));
+            drawing.row("history", ENTRY, self.ghosts.front_to_back(&self.stack).map(drawn));
         }
     }
 

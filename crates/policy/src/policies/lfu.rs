@@ -199,10 +199,10 @@ impl Policy for Lfu {
             let drawn = |page| Drawn::resident(page).number("count", bucket.count as f64);
             bucket.pages.front_to_back(&self.nodes).map(drawn)
         });
-        drawing.row("by count", WORTH, pages);
+        drawing.row("queue by count", WORTH, pages);
         if self.history > 0 {
             let drawn = |page| Drawn::ghost(page).number("count", self.nodes[page] & !GHOST);
-            drawing.row("ghosts", ENTRY, self.ghosts.front_to_back(&self.nodes).map(drawn));
+            drawing.row("history", ENTRY, self.ghosts.front_to_back(&self.nodes).map(drawn));
         }
     }
 

@@ -224,7 +224,7 @@ impl Policy for Lirs {
         drawing.row("S", ["top", "bottom"], self.s.front_to_back(&self.status).map(drawn));
         let resident = |page| Drawn::resident(page).state("HIR");
         drawing.row("Q", ENTRY, self.q.front_to_back(&self.links).map(resident));
-        drawing.row("pruned from S", ENTRY, self.dead.front_to_back(&self.links).map(Drawn::ghost));
+        drawing.row("pruned ghosts", ENTRY, self.dead.front_to_back(&self.links).map(Drawn::ghost));
     }
 
     fn bytes(&self) -> usize {

@@ -202,10 +202,10 @@ impl Policy for Lrfu {
 
     fn draw(&self, drawing: &mut Drawing) {
         let drawn = |((sum, _), slot)| Drawn::resident(self.slots.page(slot)).number("rank", sum);
-        drawing.row("by rank", WORTH, self.ranks.sorted().into_iter().rev().map(drawn));
+        drawing.row("queue by rank", WORTH, self.ranks.sorted().into_iter().rev().map(drawn));
         if self.history > 0 {
             let drawn = |slot| Drawn::ghost(self.slots.page(slot)).number("rank", self.earlier[slot as usize]);
-            drawing.row("ghosts", ENTRY, self.ghosts.front_to_back(&self.links).map(drawn));
+            drawing.row("history", ENTRY, self.ghosts.front_to_back(&self.links).map(drawn));
         }
     }
 

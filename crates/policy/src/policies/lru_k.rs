@@ -210,10 +210,10 @@ impl Policy for LruK {
     fn draw(&self, drawing: &mut Drawing) {
         let kth = |slot: u32| self.hist[slot as usize * self.k + self.k - 1] as f64;
         let drawn = |slot| Drawn::resident(self.slots.page(slot)).number("K-th last use", kth(slot));
-        drawing.row("used lately", RECENCY, self.recent.front_to_back(&self.status).map(drawn));
-        drawing.row("by K-th last use", WORTH, self.ripe.sorted().into_iter().rev().map(|(_, slot)| drawn(slot)));
+        drawing.row("recent pages", RECENCY, self.recent.front_to_back(&self.status).map(drawn));
+        drawing.row("queue by K-th last use", WORTH, self.ripe.sorted().into_iter().rev().map(|(_, slot)| drawn(slot)));
         let ghost = |slot| Drawn::ghost(self.slots.page(slot)).number("K-th last use", kth(slot));
-        drawing.row("ghosts", ENTRY, self.ghosts.front_to_back(&self.status).map(ghost));
+        drawing.row("history", ENTRY, self.ghosts.front_to_back(&self.status).map(ghost));
     }
 
     fn bytes(&self) -> usize {

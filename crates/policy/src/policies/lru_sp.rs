@@ -321,7 +321,7 @@ impl Policy for LruSp {
         let held = self.global.front_to_back(&self.pages).map(holder).filter(|&(ghost, _)| ghost != NONE);
         let drawn = held.map(|(ghost, page)| Drawn::ghost(ghost).page("points to", page));
         drawing.row("place-holders", RECENCY, drawn);
-        drawing.row("settled", ENTRY, self.settled.front_to_back(&self.pages).map(Drawn::ghost));
+        drawing.row("old place-holders", ENTRY, self.settled.front_to_back(&self.pages).map(Drawn::ghost));
     }
 
     fn bytes(&self) -> usize {

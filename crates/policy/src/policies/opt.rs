@@ -177,7 +177,7 @@ impl<O: Order> Policy for OffLine<O> {
             true => Drawn::resident(page).number("next use", next + 1),
             false => Drawn::resident(page).state("not used again"),
         };
-        drawing.row("by next use", WORTH, resident.into_iter().map(drawn));
+        drawing.row("queue by next use", WORTH, resident.into_iter().map(drawn));
     }
 
     fn bytes(&self) -> usize {

@@ -244,7 +244,7 @@ impl Policy for Seq {
             if near.is_empty() && far.is_empty() {
                 continue;
             }
-            let far_state = if self.is_long(index) { "gives victims" } else { "far from the head" };
+            let far_state = if self.is_long(index) { "ready to leave" } else { "far from the head" };
             let near = near.front_to_back(&self.spots).map(|page| Drawn::again(page).state("near the head"));
             let far = far.front_to_back(&self.spots).map(|page| Drawn::again(page).state(far_state));
             drawing.row(format!("sequence {}", index + 1), ["head", "start"], near.chain(far));

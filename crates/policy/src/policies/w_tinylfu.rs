@@ -212,7 +212,9 @@ impl Policy for WTinyLfu {
     fn draw(&self, drawing: &mut Drawing) {
         let frequency = |page: u32| self.sketch.frequency(self.nodes[page].hash) as f64;
         let drawn = |page| Drawn::resident(page).number("estimated frequency", frequency(page));
-        for (name, list) in [("window", &self.window), ("probation", &self.probation), ("protected", &self.protected)] {
+        for (name, list) in
+            [("window", &self.window), ("probation segment", &self.probation), ("protected segment", &self.protected)]
+        {
             drawing.row(name, RECENCY, list.front_to_back(&self.nodes).map(drawn));
         }
     }

@@ -56,9 +56,10 @@
 //! CLOCK-Pro beside CLOCK: `papers/clock-pro/README.md`.
 //! Parameters: the paper has none; these show what the decisions are for. Memory: 23 bytes a page.
 
+mod drawing;
 mod recovery;
 
-use crate::drawing::{Drawing, Drawn, ENTRY};
+use crate::drawing::Drawing;
 use crate::parameters::{Kind, Parameter, Part};
 use crate::parts::list::{List, Nodes, offer};
 use crate::policy::{AllRefused, Caller, Info, Policy, Reference, Setup, Uses};
@@ -351,33 +352,7 @@ impl Policy for ClockPro {
     }
 
     fn draw(&self, drawing: &mut Drawing) {
-        let state = |page: u32| match self.status[page].state {
-            State::Hot => Drawn::resident(page).state("hot"),
-            State::Tested => Drawn::again(page).state("cold, in test"),
-            _ => Drawn::ghost(page).state("cold, in test"),
-        };
-        let bit = |drawn: Drawn| {
-            let Status { referenced, seen, .. } = self.status[drawn.page];
-            drawn.bit("reference bit", referenced || seen > 0)
-        };
-        let mut clock: Vec<u32> =
-            [&self.hot, &self.tests].into_iter().flat_map(|list| list.back_to_front(&self.status)).collect();
-        clock.sort_unstable_by_key(|&page| self.entered[page as usize]);
-        drawing
-            .circle("clock", ["list tail", "list head"], clock.into_iter().map(|page| bit(state(page))))
-            .hand("HAND_hot", self.hot.back())
-            .hand("HAND_test", self.tests.back());
-        let cold = |page: u32| {
-            let in_test = self.status[page].in_test();
-            bit(Drawn::resident(page).state(if in_test { "cold, in test" } else { "cold" }))
-        };
-        drawing
-            .row("resident cold pages", ["list head", "list tail"], self.cold.front_to_back(&self.cold_links).map(cold))
-            .hand("HAND_cold", self.cold.back());
-        if self.recovery {
-            drawing.row("witnesses", ENTRY, self.witnesses.list.front_to_back(&self.status).map(Drawn::ghost));
-        }
-        drawing.number("m_c", self.cold_target);
+        drawing::draw(self, drawing);
     }
 
     fn bytes(&self) -> usize {

@@ -164,7 +164,7 @@ impl Eviction {
     }
 
     /// The blocks in the order in which they leave.
-    pub(super) fn from_bottom(&self, nodes: &Nodes<Block>) -> Vec<u32> {
+    pub(super) fn in_order(&self, nodes: &Nodes<Block>) -> Vec<u32> {
         let mut blocks: Vec<u32> = self.lists.iter().flat_map(|list| list.back_to_front(nodes)).collect();
         blocks.sort_by(|&one, &other| {
             let [one, other] = [one, other].map(|slot| &nodes[slot]);

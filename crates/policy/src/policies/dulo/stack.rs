@@ -231,7 +231,7 @@ impl Stack {
             let Block { size, h, .. } = self.nodes[slot];
             drawn(slot).number("sequence of", size).number("H", h)
         };
-        let section = self.eviction.from_bottom(&self.nodes).into_iter().rev();
+        let section = self.eviction.in_order(&self.nodes).into_iter().rev();
         drawing.row("eviction section", ends, section.map(in_section));
         drawing.number("L", self.eviction.inflation());
     }

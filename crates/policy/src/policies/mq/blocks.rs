@@ -167,8 +167,8 @@ impl Blocks {
     /// `expires` says of when a page entered its queue when its life ends, if that is fixed.
     pub(super) fn draw(&self, drawing: &mut Drawing, expires: impl Fn(u32) -> Option<u32>) {
         let counted = |drawn: Drawn| {
-            let uses = self.nodes[drawn.page].reference();
-            drawn.number("uses", uses)
+            let count = self.nodes[drawn.page].reference();
+            drawn.number("count", count)
         };
         let drawn = |page| {
             let drawn = counted(Drawn::resident(page));

@@ -366,7 +366,7 @@ impl Policy for Ubm {
             let looping = self.status[slot].partition == Some(Class::Looping);
             resident(slot).state(if looping { "looping" } else { "sequential" })
         };
-        drawing.row("in use by a pass", RECENCY, self.in_use.front_to_back(&self.status).map(in_use));
+        drawing.row("blocks in use", RECENCY, self.in_use.front_to_back(&self.status).map(in_use));
         drawing.row("sequential partition", RECENCY, self.sequential.front_to_back(&self.status).map(resident));
         let mut looping: Vec<u32> = self.loops.victims(&self.status).collect();
         looping.reverse();
@@ -374,7 +374,7 @@ impl Policy for Ubm {
         drawing.row("looping partition", WORTH, looping.into_iter().map(of_loop));
         drawing.row("other partition", RECENCY, self.others.in_order(&self.status).into_iter().map(resident));
         let ghosts = self.stack.pages().filter(|&slot| !self.is_resident(slot));
-        drawing.row("ghosts", ENTRY, ghosts.map(|slot| Drawn::ghost(page(slot))));
+        drawing.row("history", ENTRY, ghosts.map(|slot| Drawn::ghost(page(slot))));
         drawing.number("gain of loops", self.gain_of_loops());
         drawing.number("gain of others", self.gain_of_others());
     }
