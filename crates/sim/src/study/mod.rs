@@ -8,6 +8,7 @@
 //!   suggestion::Asked  ->   Suggestion    managers that suit a trace
 //!   analysis::Asked    ->   Analysis      what a trace is like
 //!   experiment::Plan   ->   Table         figures of commands beside printed ones
+//!   explain::Asked     ->   Explanation   what a policy keeps, step by step
 //! ```
 //!
 //! A figure is declared once, in [`figures`]. [`forms`] makes CSV and JSON of them; the command line, reports and other programs show answers by these declarations,
@@ -25,6 +26,7 @@ pub mod curves;
 mod elsewhere;
 pub mod error;
 pub mod experiment;
+pub mod explain;
 pub mod figure;
 pub mod figures;
 pub mod forms;
@@ -41,6 +43,7 @@ pub use crate::words::{Times, counted, grouped, percent, significant};
 pub use comparison::Comparison;
 pub use curves::Curves;
 pub use error::Error;
+pub use explain::Explanation;
 pub use figure::{Column, Figure, Figures, Unit};
 pub use forms::Answer;
 pub use levels::Levels;

@@ -3,6 +3,7 @@
 mod advice;
 mod curve;
 mod dulo;
+mod explain;
 mod golden;
 mod kernel;
 mod levels;
