@@ -19,6 +19,7 @@ test:
 	target/test-tools/bin/python tests/monitoring.py target/debug/forebay
 	cargo build --workspace --example gallery --locked
 	target/test-tools/bin/python tests/report_in_browser.py target/debug/forebay target/debug/examples/gallery
+	target/test-tools/bin/python tests/explain_in_browser.py target/debug/forebay
 	bench/check.sh target/debug/forebay
 	# The package mostly computes, and clients of volumes mostly wait.
 	tests/python_package.sh target/debug >target/python-package.log 2>&1 & package=$$!; \

@@ -10,8 +10,8 @@ mod top;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    advise, analyze, clock, compare, completions, control, convert, curve, devices, experiment, formats, guard, info,
-    levels, managers, manual, mix, mount, policies, record, run, serve, steer,
+    advise, analyze, clock, compare, completions, control, convert, curve, devices, experiment, explain, formats,
+    guard, info, levels, managers, manual, mix, mount, policies, record, run, serve, steer,
 };
 use failure::Failure;
 use std::path::Path;
@@ -42,6 +42,7 @@ enum Command {
     Mix(mix::Arguments),
     Managers(managers::Arguments),
     Policies(policies::Arguments),
+    Explain(explain::Arguments),
     Formats(formats::Arguments),
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
@@ -112,6 +113,7 @@ fn main() -> ExitCode {
         Command::Mix(arguments) => mix::run(&arguments),
         Command::Managers(arguments) => managers::run(&arguments),
         Command::Policies(arguments) => policies::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Formats(arguments) => formats::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),

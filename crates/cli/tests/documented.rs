@@ -280,6 +280,7 @@ fn runs(words: &[String]) -> bool {
         "mix",
         "managers",
         "policies",
+        "explain",
         "formats",
         "devices",
         "manual",

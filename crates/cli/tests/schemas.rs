@@ -37,7 +37,7 @@ const ZIPF: &str = "zipf:pages=500,references=5000";
 
 #[test]
 fn every_key_of_json_is_in_the_manual() {
-    let commands: [(&str, &[&str]); 10] = [
+    let commands: [(&str, &[&str]); 11] = [
         (
             "schemas",
             &["compare", ZIPF, "-p", "arc", "-s", "5%", "-d", "nvme", "--by-distance", "-r", "fixed", "--states", "2"],
@@ -48,6 +48,7 @@ fn every_key_of_json_is_in_the_manual() {
         ("schemas", &["managers", "sample", "-s", "20%", "-d", "nearline", "-r", "linux"]),
         ("schemas", &["info"]),
         ("schemas", &["policies"]),
+        ("schemas", &["explain", "clock-pro"]),
         ("schemas", &["formats"]),
         ("schemas", &["devices"]),
         ("analysis", &["analyze", "--grid", "4x4"]),

@@ -2,7 +2,7 @@
 
 use crate::model::{Document, Made, Section};
 
-const STYLE: &str = include_str!("../assets/report.css");
+pub(crate) const STYLE: &str = include_str!("../assets/report.css");
 const ECHARTS: &str = include_str!("../assets/echarts.min.js");
 /// In the order in which they stand in the page: the last uses the others.
 const SCRIPTS: [&str; 4] = [
@@ -14,7 +14,7 @@ const SCRIPTS: [&str; 4] = [
 /// By this a file is known as a report.
 pub(crate) const GENERATOR: &str = r#"<meta name="generator" content="forebay"#;
 /// Stands before everything that is seen, so that no page is light first and then dark.
-const THEME: &str = "let kept = null; try { kept = localStorage.getItem('forebay-theme'); } catch {} \
+pub(crate) const THEME: &str = "let kept = null; try { kept = localStorage.getItem('forebay-theme'); } catch {} \
     document.documentElement.dataset.theme = kept ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');";
 
 /// The colours of a report in light, by their names in its style sheet: `ink`, `quiet`, `rule`, `c0` to `c7` for policies, and `s0` to `s5`
@@ -101,7 +101,7 @@ fn with_code(text: &str) -> String {
     parts.map(|(index, part)| if index % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() }).collect()
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod curve;
 pub(crate) mod dask;
 pub(crate) mod devices;
 pub(crate) mod experiment;
+pub(crate) mod explain;
 pub(crate) mod formats;
 pub(crate) mod guard;
 pub(crate) mod info;

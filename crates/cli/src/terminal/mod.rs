@@ -3,6 +3,7 @@
 pub(crate) mod analysis;
 pub(crate) mod comparison;
 pub(crate) mod curves;
+pub(crate) mod explanation;
 pub(crate) mod forms;
 pub(crate) mod grid;
 pub(crate) mod interrupt;
