@@ -224,3 +224,44 @@ fn an_example_has_parameters_of_its_own_unless_some_are_given() {
     assert!(label("mq").starts_with("mq:queues="), "{}", label("mq"));
     assert_eq!(label("mq:queues=2"), "mq:queues=2");
 }
+
+#[test]
+fn a_step_is_told_in_the_words_of_the_paper() {
+    // B1 remembers c, which comes back to T2; T1 was too small, so p grows.
+    let arc = explained("arc", 3, "abaacdbce");
+    let said = words(&arc);
+    assert_eq!(said[0], "Miss: a is unknown. a enters T1.");
+    assert_eq!(said[2], "Hit: a is in T1. a goes from T1 to T2.");
+    assert_eq!(said[3], "Hit: a is in T2. Nothing changes.");
+    assert_eq!(said[5], "Miss: d is unknown. b is evicted from T1 and is a ghost in B1. d enters T1 at the MRU end.");
+    assert_eq!(
+        said[6],
+        "Miss: b is a ghost in B1. c is evicted from T1 and is a ghost in B1. b goes from B1 to T2 at the MRU end. \
+         p rises from 0 to 1."
+    );
+    // The hand clears two bits, and comes to the page behind the victim.
+    let clock = explained("clock", 4, "abcdabe");
+    assert_eq!(
+        words(&clock)[6],
+        "Miss: e is unknown. The reference bits of a and b are cleared. The hand goes from a to d. \
+         c is evicted from the frames and forgotten. e enters the frames in the place of c."
+    );
+    // A page in two lists.
+    let lirs = explained("lirs", 4, "abcde");
+    assert_eq!(words(&lirs)[2], "Miss: c is unknown. c enters S at the top and Q.");
+    assert_eq!(
+        words(&lirs)[4],
+        "Miss: e is unknown. c is evicted from Q and is a ghost in S. e enters S at the top and Q at the new end."
+    );
+}
+
+#[test]
+fn a_ghost_that_is_forgotten_for_its_own_return_is_told_as_such() {
+    let of = explained("2q:out=0.5", 4, "abcdefa");
+    let said = words(&of)[6];
+    assert!(
+        said.starts_with("Miss: a is a ghost in A1out.") && said.contains("The ghost a is forgotten from A1out."),
+        "{said}"
+    );
+    assert!(said.contains("a enters Am."), "{said}");
+}

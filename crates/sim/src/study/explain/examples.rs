@@ -26,7 +26,7 @@ const EXAMPLES: &[(&str, u32, &str)] = &[
     ("car", 4, "abacdbefcgdbaehb"),
     ("linux", 4, "abcabdefgahb"),
     ("sieve", 4, "abcdabefagbha"),
-    ("s3-fifo", 5, "aaabbbcdefgahb"),
+    ("s3-fifo", 5, "aaabbbcdefgcahb"),
     ("w-tinylfu:window=0.25", 4, "aabbacdefabgb"),
     ("smq:levels=3", 6, "abcdefabababcghab"),
     // Loops over more pages than there are frames.
