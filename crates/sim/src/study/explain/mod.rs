@@ -1,7 +1,7 @@
 //! A policy step by step: what it keeps after each reference of a short string, and in words what the reference has changed.
 //!
-//! The real policy runs. After each reference its [`Drawing`] is compared with the one before ([`change`]), and `words.rs` says what is different
-//! ([`words`]). So a step says what happened, for every policy by the same rules; a policy adds no text but the names in its drawing.
+//! The real policy runs. After each reference its [`Drawing`] is compared with the one before ([`change`]), and `words.rs` says what is different.
+//! So a step says what happened, for every policy by the same rules; a policy adds no text but the names in its drawing.
 
 pub mod change;
 mod examples;
