@@ -90,7 +90,7 @@ pub(crate) fn print(comparison: &Comparison, waits: bool, out: &mut impl Write) 
         print_costs(comparison, out)?;
     }
     if !comparison.readahead.is_none() {
-        print_readahead(comparison, out)?;
+        print_readahead(comparison, advice.take.as_ref().map(|take| take.pages), out)?;
     }
     if comparison.tells_distances() {
         print_distances(comparison, out)?;
@@ -147,7 +147,7 @@ fn print_beside_kernel(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let Comparison { trace, sizes, .. } = comparison;
-    let front_end = comparison.recorded.as_ref().map_or("cache", |recorded| &*recorded.front_end);
+    let front_end = comparison.front_end();
     let column = take.and_then(|take| sizes.iter().position(|&(pages, _)| pages == take.pages));
     let steered = column.and_then(|column| beside.best_steered(column)).map(|outcome| &*outcome.policy);
     let mut grid = Grid::of_figures("cache size", sizes.iter().map(|&(pages, _)| trace.bytes_in_words(pages)));
@@ -156,7 +156,12 @@ fn print_beside_kernel(
         grid.figures(name, outcomes.iter().map(|outcome| show_bytes(brought_in(outcome) * trace.page_size)));
     };
     let shown = |policy: &str, best: Option<&str>| policy == "lru" || best == Some(policy);
-    for of_policy in comparison.policies().filter(|of| shown(&of[0].policy, take.map(|take| &*take.policy))) {
+    let at = column.unwrap_or(sizes.len() - 1);
+    let mut least: Vec<u64> = comparison.policies().map(|of| brought_in(&of[at])).collect();
+    least.sort_unstable();
+    let few = |of: &[RunOutcome]| brought_in(&of[at]) <= least[least.len().min(BY_PART) - 1] && !of[0].off_line;
+    let taken = take.map(|take| &*take.policy);
+    for of_policy in comparison.policies().filter(|of| few(of) || shown(&of[0].policy, taken)) {
         row(&format!("{}, {front_end}", of_policy[0].policy), of_policy);
     }
     row("the kernel alone", &beside.alone);
@@ -187,7 +192,16 @@ fn print_by_size(
     title: impl Fn(String) -> String,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    for (pages, outcomes) in comparison.by_size() {
+    print_sizes(comparison.by_size(), columns, title, out)
+}
+
+fn print_sizes<'a>(
+    by_size: impl Iterator<Item = (u32, Vec<&'a RunOutcome>)>,
+    columns: &[Column],
+    title: impl Fn(String) -> String,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    for (pages, outcomes) in by_size {
         let mut grid = Grid::of_figures("policy", columns.iter().map(|(heading, _)| *heading));
         grid.rule();
         add_policies(
@@ -212,8 +226,8 @@ fn print_distances(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
     print_by_size(comparison, &columns, title, out)
 }
 
-/// Prints what became of the pages read ahead, for each size.
-fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+/// Prints what became of the pages read ahead, at the size that the advice names, or the largest one.
+fn print_readahead(comparison: &Comparison, size: Option<u32>, out: &mut impl Write) -> Result<(), Failure> {
     let [fetched, used, wasted, late] =
         ["fetched", "used", "wasted", "late"].map(|name| column(named(READAHEAD, name), |of| of.readahead));
     let share = |of: &RunOutcome| {
@@ -224,7 +238,12 @@ fn print_readahead(comparison: &Comparison, out: &mut impl Write) -> Result<(), 
     columns.extend(comparison.device.is_some().then_some(late));
     let label = &comparison.readahead.label;
     let title = |pages| format!("pages read ahead by {label}, with {pages}; those used are hits thanks to it");
-    print_by_size(comparison, &columns, title, out)
+    let at = comparison.at_size(size);
+    print_sizes(at.into_iter(), &columns, title, out)?;
+    if comparison.sizes.len() > 1 {
+        say(out, "The other sizes: --sizes with one of them, or --format json.")?;
+    }
+    Ok(())
 }
 
 /// Prints the time that the device takes for the misses of each policy at each size, the least of the on-line ones marked.

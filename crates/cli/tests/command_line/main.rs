@@ -209,7 +209,10 @@ fn the_table_marks_the_best_and_closes_with_advice() {
     let last = text.trim_end().lines().last().unwrap();
     assert!(last.starts_with("Take lru with 32 KiB (4 pages, 100% of the footprint): it hits 99.3 %"), "{text}");
     assert!(last.contains("is the simplest of those within 0.1 points (mru)"), "{text}");
-    assert!(last.contains("With 24 KiB the best policy hits 33.0 points less"), "{text}");
+    assert!(
+        last.contains("The last 8 KiB, from 24 KiB on, bring the best policy 33.0 points (4.1 for each KiB)"),
+        "{text}"
+    );
 }
 
 #[test]

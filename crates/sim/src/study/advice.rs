@@ -422,6 +422,9 @@ fn why(field: &Field, measure: &Measure<'_>, trace: &Dimensions, choice: &Choice
     let cliff = cliff.filter(|_| left >= MUCH * (field.ends.0 - field.ends.1));
     let cliff = choice.cliff.or(cliff).filter(|&cliff| next < Some(cliff));
     let reason = match reason {
+        Reason::Knee if column == last && column + 1 == field.asked && sizes[last] < trace.pages => {
+            "Of the sizes asked this one gains the most for its memory."
+        }
         Reason::Knee if matches!(measure, Measure::Misses) => {
             "Of the sizes drawn this is the knee: from here on more memory gains less."
         }

@@ -2,7 +2,7 @@
 
 pub use super::asked::{Asked, FirstLevel, USUAL_SIZES, Warmup};
 use super::error::{Error, Question, Stop};
-use super::kernel::BesideKernel;
+use super::kernel::{BesideKernel, of_policy};
 use super::monitor::{Monitor, UntilStopped};
 use super::reach::Reached;
 use super::sampling::Sampled;
@@ -169,6 +169,24 @@ impl Asked {
         Ok(sizes)
     }
 
+    /// A budget is of all the memory of a front end's cache; and whoever names no sizes is told of the one that was recorded, too.
+    fn fit_to_recorded(&self, sizes: &mut Vec<(u32, Size)>, trace: &Trace) -> Result<(), Error> {
+        let recorded = trace.circumstances.as_ref();
+        if let (Some(most), Some(last)) = (self.at_most, sizes.last_mut()) {
+            last.0 = of_policy(most.pages(trace.page_size, trace.pages)?, recorded);
+            let most = last.0;
+            sizes.retain(|&(pages, size)| pages < most || Some(size) == self.at_most);
+        } else if self.sizes == USUAL_SIZES.map(Size::Percent) {
+            let bytes = recorded.and_then(|recorded| recorded.policy_bytes).filter(|bytes| *bytes >= trace.page_size);
+            let own = bytes.and_then(|bytes| u32::try_from(bytes / trace.page_size).ok());
+            if let Some(own) = own.filter(|own| sizes.iter().all(|(pages, _)| pages != own)) {
+                sizes.push((own, Size::Pages(own.into())));
+                sizes.sort_by_key(|&(pages, _)| pages);
+            }
+        }
+        Ok(())
+    }
+
     /// What hits and misses are split by: under managers by owner, since each owner's is another.
     fn by(&self) -> Option<By> {
         self.by.or(self.managers.is_some().then_some(By::Owner))
@@ -263,6 +281,7 @@ impl Asked {
             trace = &below;
         }
         let mut sizes = self.sizes(trace.page_size, trace.pages)?;
+        self.fit_to_recorded(&mut sizes, trace)?;
         let warmup = self.warmup.references(&trace.dimensions())?;
         let mut specs = self.specs.clone();
         if let Some(managers) = &self.managers {
@@ -274,7 +293,7 @@ impl Asked {
             Some(share) => Some(Reached::search(share, &sweep, &self.watch(), trace, monitor)?),
             None => None,
         };
-        if let Some(found) = reached.as_ref().and_then(|reached| reached.found.as_ref()) {
+        if let Some((found, _)) = reached.as_ref().and_then(|reached| reached.found.as_ref()) {
             if !sizes.iter().any(|&(pages, _)| pages == found.pages) {
                 sizes.push((found.pages, Size::Pages(found.pages.into())));
                 sizes.sort_by_key(|&(pages, _)| pages);
@@ -392,6 +411,17 @@ pub(super) fn in_pages(asked: &[Size], page_size: u64, footprint: u32) -> Result
 }
 
 impl Comparison {
+    /// What the cache is that was compared: a mount, volumes, or nothing in particular.
+    pub fn front_end(&self) -> &'static str {
+        match self.recorded.as_ref().map(|recorded| &*recorded.front_end) {
+            Some("mount") => "mount",
+            Some("serve") => "volume",
+            Some("run") => "run",
+            Some("steer") => "steered cache",
+            _ => "cache",
+        }
+    }
+
     /// How the trace was recorded, and what of that it was replayed with.
     pub fn recorded_in_words(&self) -> Option<String> {
         let recorded = self.recorded.as_ref()?;
@@ -426,7 +456,10 @@ impl Comparison {
     /// Whether the sizes are those of whoever names none.
     pub(super) fn has_usual_sizes(&self) -> bool {
         let usual = in_pages(&USUAL_SIZES.map(Size::Percent), self.trace.page_size, self.trace.pages);
-        usual.is_ok_and(|usual| pages(&usual) == pages(&self.sizes))
+        let asked = pages(&self.sizes);
+        let and_one = |usual: &[(u32, Size)]| asked.len() <= usual.len() + 1;
+        !self.at_most
+            && usual.is_ok_and(|usual| and_one(&usual) && pages(&usual).iter().all(|pages| asked.contains(pages)))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::replay::watch::Watch;
 use crate::words::{counted, significant};
 use forebay_basis::show_bytes;
 use forebay_policy::Spec;
+use forebay_policy::managers::Rules;
 use forebay_trace::Circumstances;
 
 /// The model of its page replacement.
@@ -23,6 +24,11 @@ const POLICY: &str = "linux:kernel=6";
 const READAHEAD: &str = "kernel";
 /// A front end that brings in this share less than the kernel is worth its own time.
 const WORTH: f64 = 0.03;
+/// Times that differ by less than this share are equal.
+const NEAR: f64 = 0.05;
+/// What `forebay steer` counts in, and how many of them it takes at least.
+const MACHINE_PAGE: u64 = 4096;
+const LEAST_PAGES: u64 = 64;
 /// Steering brings in as few pages as a front end if it is no more than this share above.
 const AS_FEW: f64 = 0.02;
 
@@ -85,7 +91,9 @@ impl Asked {
         };
         let mut specs = vec![Spec::parse(POLICY).expect("the policy is in the registry")];
         if steers {
-            specs.extend(of.specs.iter().filter(|spec| !spec.needs_future()).cloned());
+            // The command that is advised has no rules.
+            let managed = |spec: &Spec| self.managers.is_some() && Rules::are_for(spec);
+            specs.extend(of.specs.iter().filter(|spec| !spec.needs_future() && !managed(spec)).cloned());
         }
         let sizes = of.sizes.iter().map(|&pages| whole(pages, recorded)).collect();
         let sweep = Sweep { specs, sizes, ..of.clone() };
@@ -100,6 +108,17 @@ impl Asked {
         let steered = alone.split_off(sweep.sizes.len());
         let requests = trace.requests.first.len() as u64;
         Ok((Some(BesideKernel { readahead, alone, steered, requests }), None))
+    }
+}
+
+/// The pages of a cache's policy, of which all the memory has this many.
+pub(super) fn of_policy(pages: u32, recorded: Option<&Circumstances>) -> u32 {
+    let share = recorded.and_then(|recorded| Some((recorded.cache?, recorded.policy_bytes?)));
+    match share {
+        Some((cache, policy)) if policy > 0 && cache >= policy => {
+            (u128::from(pages) * u128::from(policy) / u128::from(cache)).max(1) as u32
+        }
+        _ => pages,
     }
 }
 
@@ -126,67 +145,103 @@ impl BesideKernel {
     }
 }
 
-/// What to say of the kernel beside what the advice takes.
+/// What to say of the kernel beside what the advice takes. With less memory than may be asked for, a target is reached by what the advice takes alone.
 pub(super) fn advice(comparison: &Comparison, take: &Take) -> Option<String> {
-    let beside = comparison.beside_kernel.as_ref()?;
-    let front_end = comparison.recorded.as_ref().map_or("cache", |recorded| &*recorded.front_end);
+    let beside = comparison.beside_kernel.as_ref().filter(|_| comparison.reached.is_none())?;
+    let front_end = comparison.front_end();
     let Some(column) = comparison.sizes.iter().position(|&(pages, _)| pages == take.pages) else {
-        return Some(
-            " The kernel's own page cache does the same with memory for all pages: leave it to the kernel.".to_owned(),
-        );
+        let text = " The kernel's own page cache does the same with memory for all pages: leave it to the kernel.";
+        return Some(text.to_owned());
     };
     let ours =
         comparison.policies().map(|of_policy| &of_policy[column]).find(|outcome| outcome.policy == take.policy)?;
-    let kernel = &beside.alone[column];
-    let trace = &comparison.trace;
-    let size = trace.bytes_in_words(kernel.pages);
+    let (kernel, trace) = (&beside.alone[column], &comparison.trace);
     let [of_ours, of_kernel] = [ours, kernel].map(brought_in);
+    let all = match kernel.pages == take.pages {
+        true => String::new(),
+        false => format!(", {} with the part that is not the policy's,", trace.bytes_in_words(kernel.pages)),
+    };
     let mut text = format!(
-        " The kernel's own page cache with the same memory, {size}, would bring in {}, {}.",
+        " The kernel's own page cache with the same memory{all} would bring in {}, {}.",
         pages_in_words(of_kernel, trace),
         compared(of_kernel, of_ours, &take.policy)
     );
-    let worth = |of: u64| (of as f64) < (1.0 - WORTH) * of_kernel as f64;
     let steered = beside.best_steered(column).map(|outcome| (outcome, brought_in(outcome)));
-    let as_few = |of: u64| of as f64 <= (1.0 + AS_FEW) * of_ours as f64;
-    text += &match steered {
-        Some((outcome, of)) if worth(of) && (as_few(of) || !worth(of_ours)) => format!(
-            " `forebay steer --policy {} --cache {size}` would bring in {}, {}, at the speed of the kernel's own hits: take that.",
-            outcome.policy,
+    let steer = |(outcome, of): (&RunOutcome, u64)| {
+        format!(
+            "{} would bring in {}, {}",
+            command(trace, outcome),
             pages_in_words(of, trace),
             compared(of, of_kernel, "the kernel alone")
-        ),
-        _ if worth(of_ours) => own_time(comparison, (ours, kernel)).unwrap_or_else(|| {
-            format!(" What the {front_end} itself takes for a request is not in this figure, and was not measured.")
-        }),
+        )
+    };
+    if let Some(times) = Times::of(comparison, beside) {
+        let of_steered = steered.map(|(outcome, _)| times.of_kernel(outcome));
+        let (in_front, alone) = (times.of_front_end(ours), times.of_kernel(kernel));
+        let least = of_steered.unwrap_or(f64::INFINITY).min(in_front);
+        text += &format!(" {}: that is {} s with the {front_end}", times.in_words(), significant(in_front));
+        text += &of_steered.map_or(String::new(), |steered| format!(", {} s steered", significant(steered)));
+        text += &format!(" and {} s in the kernel alone.", significant(alone));
+        text += &match steered {
+            _ if alone <= (1.0 + NEAR) * least => " Leave it to the kernel.".to_owned(),
+            Some(steered) if of_steered == Some(least) => format!(" So steer it: {}.", steer(steered)),
+            _ => format!(" The {front_end} is worth its own time."),
+        };
+        return Some(text);
+    }
+    let worth = |of: u64| (of as f64) < (1.0 - WORTH) * of_kernel as f64;
+    let as_few = |of: u64| of as f64 <= (1.0 + AS_FEW) * of_ours as f64;
+    text += &match steered {
+        Some(steered) if worth(steered.1) && (as_few(steered.1) || !worth(of_ours)) => {
+            format!(" So steer it: {}, and hits stay the kernel's own.", steer(steered))
+        }
+        _ if worth(of_ours) => format!(" What a {front_end} itself takes for a request is not in this figure."),
         _ => format!(" So a {front_end} saves next to nothing: leave it to the kernel."),
     };
     Some(text)
 }
 
-/// Whether the front end's own time, if it was measured, is more than what it saves. The kernel takes next to nothing for a hit.
-fn own_time(comparison: &Comparison, (ours, kernel): (&RunOutcome, &RunOutcome)) -> Option<String> {
-    let recorded = comparison.recorded.as_ref()?;
-    let [request, hit, miss] =
-        [recorded.request_ns?, recorded.hit_ns?, recorded.miss_ns?].map(|time| time as f64 / 1e9);
-    let requests = comparison.beside_kernel.as_ref()?.requests as f64;
-    let waits = |outcome: &RunOutcome| outcome.counted.misses as f64 * miss;
-    let of_ours = requests * request + ours.counted.hits as f64 * hit + waits(ours);
-    let of_kernel = waits(kernel);
-    let front_end = &recorded.front_end;
-    let verdict = match of_ours < of_kernel {
-        true => format!("the {front_end} is worth its own time"),
-        false => "leave it to the kernel".to_owned(),
-    };
-    Some(format!(
-        " While it was recorded a request took {} µs on its way, a hit {} µs and a miss {} ms: that is {} s with the {front_end}, and {} s of the kernel's \
-         misses. So {verdict}.",
-        significant(request * 1e6),
-        significant(hit * 1e6),
-        significant(miss * 1e3),
-        significant(of_ours),
-        significant(of_kernel)
-    ))
+/// The command that steers so, in whole pages of the machine's.
+fn command(trace: &Dimensions, outcome: &RunOutcome) -> String {
+    let size = (trace.bytes(outcome.pages) / MACHINE_PAGE).max(LEAST_PAGES) * MACHINE_PAGE;
+    format!("`forebay steer DIRECTORY --policy {} --cache {}KiB --folio-limit 128KiB`", outcome.policy, size / 1024)
+}
+
+/// What a front end took while it was recorded, in seconds.
+struct Times {
+    requests: f64,
+    request: f64,
+    hit: f64,
+    miss: f64,
+}
+
+impl Times {
+    /// None where it was not measured.
+    fn of(comparison: &Comparison, beside: &BesideKernel) -> Option<Self> {
+        let recorded = comparison.recorded.as_ref()?;
+        let [request, hit, miss] =
+            [recorded.request_ns?, recorded.hit_ns?, recorded.miss_ns?].map(|time| time as f64 / 1e9);
+        Some(Self { requests: beside.requests as f64, request, hit, miss })
+    }
+
+    fn of_front_end(&self, outcome: &RunOutcome) -> f64 {
+        self.requests * self.request + outcome.counted.hits as f64 * self.hit + self.of_kernel(outcome)
+    }
+
+    /// The kernel takes next to nothing for a hit.
+    fn of_kernel(&self, outcome: &RunOutcome) -> f64 {
+        outcome.counted.misses as f64 * self.miss
+    }
+
+    fn in_words(&self) -> String {
+        let micros = |seconds: f64| significant(seconds * 1e6);
+        format!(
+            "While it was recorded a request took {} µs on its way, a page that hit {} µs, and one that missed {} µs",
+            micros(self.request),
+            micros(self.hit),
+            micros(self.miss)
+        )
+    }
 }
 
 fn pages_in_words(pages: u64, trace: &Dimensions) -> String {

@@ -18,8 +18,8 @@ const NEAR: f64 = 0.97;
 pub struct Reached {
     /// The share of the references that is to hit.
     pub share: f64,
-    /// What does it, if any cache can.
-    pub found: Option<Take>,
+    /// What does it, if any cache can, and what share it hits.
+    pub found: Option<(Take, f64)>,
     /// The most that a cache of all pages hits.
     pub most: f64,
 }
@@ -53,36 +53,38 @@ impl Reached {
         if most < share {
             return Ok(Self { share, found: None, most });
         }
-        let (mut short, mut enough, mut policy) = (0_u32, trace.pages, all[0].1.label.clone());
+        let (mut short, mut enough, mut best) = (0_u32, trace.pages, (all[0].1.label.clone(), most));
         left = all.into_iter().filter(|of| of.0 >= share).map(|of| of.1).collect();
         while enough - short > 1 && f64::from(short) < NEAR * f64::from(enough) {
             let middle = short + (enough - short) / 2;
             let ratios = ask(&left, middle)?;
             if ratios[0].0 >= share {
-                policy.clone_from(&ratios[0].1.label);
+                best = (ratios[0].1.label.clone(), ratios[0].0);
                 left = ratios.into_iter().filter(|of| of.0 >= share).map(|of| of.1).collect();
                 enough = middle;
             } else {
                 short = middle;
             }
         }
-        Ok(Self { share, found: Some(Take { policy, pages: enough }), most })
+        let (policy, hits) = best;
+        Ok(Self { share, found: Some((Take { policy, pages: enough }, hits)), most })
     }
 
     pub(super) fn advice(&self, trace: &Dimensions) -> Advice {
         let share = percent(self.share);
-        let Some(take) = &self.found else {
+        let Some((take, hits)) = &self.found else {
             let text = format!(
-                "No cache hits {share} % of the references: one of all pages, {}, hits {} %.",
+                "No cache hits {share} % of the references: one that holds all pages, {}, hits {} %.",
                 trace.bytes_in_words(trace.pages),
                 percent(self.most)
             );
             return Advice { text, take: None };
         };
         let text = format!(
-            "{} for {} hit {share} % of the references. No policy that was asked does with 3 % less.",
+            "Take {} with {}: it hits {} % of the references, and is the least memory with which a policy that was asked hits {share} %, but for 3 %.",
+            take.policy,
             trace.size_in_words(take.pages),
-            take.policy
+            percent(*hits)
         );
         Advice { text, take: Some(take.clone()) }
     }
