@@ -84,6 +84,8 @@ impl Grid {
         let plain = super::is_plain() || !std::io::stdout().is_terminal();
         let cell = |(column, (text, marked)): (usize, (String, bool))| {
             let side = if self.left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
+            // A trace's names are whatever they are.
+            let text = text.replace(|letter: char| letter.is_control() && letter != '\n', "?");
             Cell::new(if marked && !plain { format!("{MARK}{text}{MARK}") } else { text }).set_alignment(side)
         };
         let cells: Vec<Cell> = cells.enumerate().map(cell).collect();

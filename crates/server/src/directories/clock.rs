@@ -7,16 +7,37 @@ use forebay_trace::Circumstances;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Requests whose way is measured: so many that a median says something, and some milliseconds for all.
 const ROUND_TRIPS: usize = 64;
 
+/// How long that may take, as the storage below may hang, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+
 /// The command that measures it.
 const WORD: &str = "mount-clock";
+
+/// What a child has said by its end. One that takes longer is killed.
+fn said_within(mut child: Child, limit: Duration) -> io::Result<String> {
+    let deadline = Instant::now() + limit;
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the mount has not answered within {limit:?}"),
+            ));
+        }
+        std::thread::sleep(LOOK);
+    }
+    io::read_to_string(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?)
+}
 
 /// What a request takes on its way to a mount and back, in nanoseconds. A program asks for it, as one thread of the mount's own process is answered several times as
 /// fast.
@@ -53,13 +74,13 @@ impl Clock for MountClock {
     fn begin(&self) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = (self.statistics)();
         let (mountpoint, round_trip) = (self.mountpoint.clone(), Arc::clone(&self.round_trip));
-        // The storage below may hang. Nobody waits for this thread.
+        // Nobody waits for this thread.
         let measure = move || {
             let mut command = Command::new("/proc/self/exe");
             command.arg(WORD).arg(&mountpoint).stdin(Stdio::null()).stderr(Stdio::null());
-            let said = command.output().ok().and_then(|output| String::from_utf8(output.stdout).ok());
-            if let Some(nanoseconds) = said.and_then(|said| said.trim().parse().ok()) {
-                round_trip.store(nanoseconds, Ordering::Relaxed);
+            match command.stdout(Stdio::piped()).spawn().and_then(|child| said_within(child, PATIENCE)) {
+                Ok(said) => said.trim().parse().map_or((), |time| round_trip.store(time, Ordering::Relaxed)),
+                Err(error) => tracing::info!("what a request takes is not known, and not in the recording: {error}"),
             }
         };
         if let Err(error) = std::thread::Builder::new().name("round-trip".to_owned()).spawn(measure) {
@@ -77,5 +98,25 @@ impl Clock for MountClock {
         circumstances.request_ns = Some(self.round_trip.load(Ordering::Relaxed)).filter(|&time| time > 0);
         circumstances.hit_ns = mean(hits.sum, hits.count());
         circumstances.miss_ns = mean(waits.sum, misses);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_heard_and_one_that_hangs_is_killed() {
+        let child = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(Stdio::piped()).spawn().expect("a shell")
+        };
+        let patience = Duration::from_secs(20);
+        assert_eq!(said_within(child("echo 15000"), patience).expect("it ends").trim(), "15000");
+        let hanging = child("exec sleep 1000");
+        let process = hanging.id();
+        let error = said_within(hanging, Duration::from_millis(50)).expect_err("it hangs");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(!std::path::Path::new(&format!("/proc/{process}")).exists(), "it is gone, and waited for");
     }
 }

@@ -107,15 +107,23 @@ pub fn parse_decimal(field: &str, places: u32) -> Option<u64> {
     whole.checked_mul(10u64.pow(places))?.checked_add(part)
 }
 
-/// A field short enough for a message.
+/// A field short enough for a message, without what would steer a terminal.
 pub fn shorten(field: &str) -> String {
     const MOST: usize = 40;
-    if field.chars().count() <= MOST { field.to_owned() } else { field.chars().take(MOST).chain(['…']).collect() }
+    let mut letters = field.chars().map(|letter| if letter.is_control() { '?' } else { letter });
+    let short: String = letters.by_ref().take(MOST).collect();
+    if letters.next().is_some() { short + "…" } else { short }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_message_quotes_is_short_and_steers_no_terminal() {
+        assert_eq!([shorten("plain"), shorten("\u{1b}[31m\0")], ["plain", "?[31m?"]);
+        assert_eq!([shorten(&"a".repeat(40)), shorten(&"a".repeat(41))], ["a".repeat(40), "a".repeat(40) + "…"]);
+    }
 
     #[test]
     fn seconds_are_exact_to_the_nanosecond() {
