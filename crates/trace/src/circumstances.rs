@@ -23,8 +23,8 @@ pub struct Circumstances {
     pub request_ns: Option<u64>,
     /// The same for a page that hit.
     pub hit_ns: Option<u64>,
-    /// The same for a page that missed, with the wait for the device.
-    pub miss_ns: Option<u64>,
+    /// What the device took for a page that was read, readahead's among them.
+    pub read_ns: Option<u64>,
 }
 
 /// Adds to a recording's circumstances what is known when it ends.
@@ -54,7 +54,7 @@ const POLICY_BYTES: &str = "forebay.policy_bytes";
 const MODE: &str = "forebay.mode";
 const REQUEST: &str = "forebay.request_ns";
 const HIT: &str = "forebay.hit_ns";
-const MISS: &str = "forebay.miss_ns";
+const READ: &str = "forebay.read_ns";
 
 /// A foreign text for a terminal: without what would steer it, and not long.
 fn plain(text: &str) -> String {
@@ -96,7 +96,7 @@ impl Circumstances {
             (MODE, self.mode.clone()),
             (REQUEST, number(self.request_ns)),
             (HIT, number(self.hit_ns)),
-            (MISS, number(self.miss_ns)),
+            (READ, number(self.read_ns)),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))
     }
@@ -119,7 +119,7 @@ impl Circumstances {
             mode: text(MODE),
             request_ns: number(REQUEST)?,
             hit_ns: number(HIT)?,
-            miss_ns: number(MISS)?,
+            read_ns: number(READ)?,
         }))
     }
 }
@@ -142,7 +142,7 @@ mod tests {
             mode: Some("write-back".to_owned()),
             request_ns: Some(17_000),
             hit_ns: Some(400),
-            miss_ns: Some(2_000_000),
+            read_ns: Some(2_000_000),
         };
         assert_eq!(least.in_words(), "by forebay mount");
         let with =

@@ -227,7 +227,10 @@ fn advice_goes_by_time_with_a_device_and_is_about_the_size_of_a_single_policy() 
         time.starts_with("Take dulo with 14.0 MiB (1,787 pages, 20% of the footprint): it keeps nearline at work"),
         "{time}"
     );
-    assert!(time.contains("% less than the runner-up, lru. Of the sizes asked this is the knee"), "{time}");
+    assert!(
+        time.contains("% less than the runner-up, lru. Of the sizes asked this one gains the most for its memory"),
+        "{time}"
+    );
     let size = advice(&["lru,opt"]);
     assert!(size.starts_with("Take 14.0 MiB (1,787 pages, 20% of the footprint) for lru: it hits 74.5 %"), "{size}");
     assert!(size.contains("11.1 points less than the limit"), "{size}");

@@ -1,8 +1,8 @@
-//! What a mount takes of its own, measured while it is recorded: what a request takes on its way through the kernel and back, and pages that hit
-//! and miss in the pool.
+//! What a mount takes, measured while it is recorded: a request on its way through the kernel and back, a page that hits in the pool, and the device for a
+//! page that it reads.
 
 use crate::record::Clock;
-use forebay_pool::Statistics;
+use forebay_pool::{DeviceStatistics, Statistics};
 use forebay_trace::Circumstances;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::io;
@@ -55,18 +55,21 @@ pub fn round_trip(mountpoint: &Path) -> io::Result<u64> {
     Ok(times[times.len() / 2])
 }
 
+/// What the pool and the device below have done so far.
+pub(super) type Look = Box<dyn Fn() -> (Statistics, DeviceStatistics) + Send + Sync>;
+
 pub(super) struct MountClock {
     mountpoint: PathBuf,
-    statistics: Box<dyn Fn() -> Statistics + Send + Sync>,
+    statistics: Look,
     /// Nanoseconds; 0 until it is known.
     round_trip: Arc<AtomicU64>,
-    before: Mutex<Statistics>,
+    before: Mutex<(Statistics, DeviceStatistics)>,
 }
 
 impl MountClock {
-    pub(super) fn new(mountpoint: PathBuf, statistics: impl Fn() -> Statistics + Send + Sync + 'static) -> Self {
+    pub(super) fn new(mountpoint: PathBuf, statistics: Look) -> Self {
         let (round_trip, before) = (Arc::default(), Mutex::new(statistics()));
-        Self { mountpoint, statistics: Box::new(statistics), round_trip, before }
+        Self { mountpoint, statistics, round_trip, before }
     }
 }
 
@@ -89,15 +92,14 @@ impl Clock for MountClock {
     }
 
     fn tell(&self, circumstances: &mut Circumstances) {
-        let now = (self.statistics)();
+        let (pool, device) = (self.statistics)();
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        let hits = now.hit_time.since(&before.hit_time);
-        let waits = now.miss_time.since(&before.miss_time);
-        let misses = now.misses.saturating_sub(before.misses);
-        let mean = |sum: u64, count: u64| sum.checked_div(count);
+        let hits = pool.hit_time.since(&before.0.hit_time);
+        let reads = device.read_time.since(&before.1.read_time);
+        let pages = device.read_bytes.saturating_sub(before.1.read_bytes) / u64::from(pool.page_size).max(1);
         circumstances.request_ns = Some(self.round_trip.load(Ordering::Relaxed)).filter(|&time| time > 0);
-        circumstances.hit_ns = mean(hits.sum, hits.count());
-        circumstances.miss_ns = mean(waits.sum, misses);
+        circumstances.hit_ns = hits.sum.checked_div(hits.count());
+        circumstances.read_ns = reads.sum.checked_div(pages);
     }
 }
 

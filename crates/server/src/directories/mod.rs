@@ -88,8 +88,12 @@ pub fn mount(options: MountOptions, hooks: Hooks<MountOptions>) -> Result<(), Er
     })?;
     if let [mount] = &options.mounts[..] {
         let pool = Arc::clone(&cache.pool);
-        let clock = MountClock::new(mount.mountpoint.clone(), move || pool.statistics());
-        frame.recorder.measure_by(Arc::new(clock));
+        let directory = directories.all().first().cloned();
+        let look = move || {
+            let device = directory.as_ref().map(|directory| directory.mount.statistics().device);
+            (pool.statistics(), device.unwrap_or_default())
+        };
+        frame.recorder.measure_by(Arc::new(MountClock::new(mount.mountpoint.clone(), Box::new(look))));
     }
     let files = MountedFiles(directories.mounts.finder());
     let managers = options.manager_socket.is_some().then(|| Managers::new(Arc::clone(&cache.pool), Box::new(files)));

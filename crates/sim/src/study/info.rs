@@ -31,7 +31,7 @@ pub fn figures(name: &str, format: &str, summary: &Summary) -> [(&'static str, V
 
 /// How a trace was recorded.
 pub(super) fn recorded(circumstances: &Circumstances) -> Value {
-    let Circumstances { front_end, readahead, policy, cache, policy_bytes, mode, request_ns, hit_ns, miss_ns } =
+    let Circumstances { front_end, readahead, policy, cache, policy_bytes, mode, request_ns, hit_ns, read_ns } =
         circumstances;
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     json!({
@@ -43,7 +43,7 @@ pub(super) fn recorded(circumstances: &Circumstances) -> Value {
         "mode": mode,
         "request_seconds": request_ns.map(seconds),
         "hit_seconds": hit_ns.map(seconds),
-        "miss_seconds": miss_ns.map(seconds),
+        "read_seconds": read_ns.map(seconds),
     })
 }
 

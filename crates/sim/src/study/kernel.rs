@@ -212,34 +212,34 @@ struct Times {
     requests: f64,
     request: f64,
     hit: f64,
-    miss: f64,
+    read: f64,
 }
 
 impl Times {
     /// None where it was not measured.
     fn of(comparison: &Comparison, beside: &BesideKernel) -> Option<Self> {
         let recorded = comparison.recorded.as_ref()?;
-        let [request, hit, miss] =
-            [recorded.request_ns?, recorded.hit_ns?, recorded.miss_ns?].map(|time| time as f64 / 1e9);
-        Some(Self { requests: beside.requests as f64, request, hit, miss })
+        let [request, hit, read] =
+            [recorded.request_ns?, recorded.hit_ns?, recorded.read_ns?].map(|time| time as f64 / 1e9);
+        Some(Self { requests: beside.requests as f64, request, hit, read })
     }
 
     fn of_front_end(&self, outcome: &RunOutcome) -> f64 {
         self.requests * self.request + outcome.counted.hits as f64 * self.hit + self.of_kernel(outcome)
     }
 
-    /// The kernel takes next to nothing for a hit.
+    /// The device's alone: the kernel takes next to nothing for a hit.
     fn of_kernel(&self, outcome: &RunOutcome) -> f64 {
-        outcome.counted.misses as f64 * self.miss
+        brought_in(outcome) as f64 * self.read
     }
 
     fn in_words(&self) -> String {
         let micros = |seconds: f64| significant(seconds * 1e6);
         format!(
-            "While it was recorded a request took {} µs on its way, a page that hit {} µs, and one that missed {} µs",
+            "While it was recorded a request took {} µs on its way, a page that hit {} µs, and the device {} µs for each page that it read",
             micros(self.request),
             micros(self.hit),
-            micros(self.miss)
+            micros(self.read)
         )
     }
 }
