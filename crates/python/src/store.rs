@@ -46,8 +46,8 @@ pub(crate) type Dropped = Vec<Py<PyAny>>;
 pub(crate) struct Store {
     /// None: everything is kept.
     policy: Option<Box<dyn AnyPolicy>>,
-    /// Whether the policy knows pages by their place, which is a key's hash, after it has forgotten their number.
-    remembers_by_place: bool,
+    /// Whether the policy looks at places. A key's is its hash, which outlives its number.
+    looks_at_places: bool,
     table: HashTable<u32>,
     slots: Vec<Slot>,
     /// Numbers whose keys the policy has forgotten, the one forgotten the longest ago first.
@@ -106,7 +106,7 @@ impl Store {
     pub(crate) fn new(policy: Option<(&Spec, u32)>) -> Self {
         let kept = policy.map_or(0, |(spec, capacity)| spec.info.numbers_kept as usize * capacity as usize);
         Self {
-            remembers_by_place: policy.is_some_and(|(spec, _)| spec.info.remembers_by_place),
+            looks_at_places: policy.is_some_and(|(spec, _)| spec.info.uses.place),
             policy: policy.map(|(spec, capacity)| spec.build_alone(&spec.setup(capacity, ROOM))),
             table: HashTable::new(),
             slots: Vec::new(),
@@ -155,8 +155,7 @@ impl Store {
         let Some(policy) = &mut self.policy else { return (number, found.is_some()) };
         let mut events = Events { slots: &mut self.slots, forgotten: Vec::new(), dropped };
         let mut reference = Reference::of(number);
-        if self.remembers_by_place {
-            // What it remembers of a key outlives the key's number.
+        if self.looks_at_places {
             reference.place.block = hash as u64;
         }
         let hit = policy.refer(&reference, &mut events).expect("no victim is refused");
