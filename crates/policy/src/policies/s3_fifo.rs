@@ -29,7 +29,8 @@
 //!
 //! Reference figures: libCacheSim's S3FIFOv0, the paper's version: equal at 42 of 65 caches on ten traces, and within 0.8 points at all. Its
 //! S3FIFO is a later variant, which fills the main queue first: on a loop it hits up to 26.7 points more, and 17 less. Caffeine, which lets `s` give
-//! a page after `m` has given one, as lines 26 to 29 of the algorithm say: equal at 55, at most 1.3 points more (`docs/differences.md`). Parameters: `small` and `ghost`, shares of the cache; `threshold`.
+//! a page after `m` has given one, as lines 26 to 29 of the algorithm say: equal at 55, at most 1.3 points more (`docs/differences.md`). Parameters:
+//! `small` and `ghost`, shares of the cache; `threshold`.
 //! Memory: 10 bytes a page (two links, queue and count).
 
 use crate::drawing::{Drawing, Drawn, QUEUE};
