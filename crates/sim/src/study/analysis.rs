@@ -3,9 +3,10 @@
 
 use super::advice::{NOTHING_AGAIN, POINTS_THAT_MATTER};
 use super::check::best;
-use super::comparison::{give, read, warn_of_readahead};
+use super::comparison::{give, read};
 use super::error::Error;
 use super::monitor::Monitor;
+use super::recorded::warn_of_readahead;
 use crate::analysis::{self, Analysis, Best, Classes, DistancePoint, FrequencyPoint, HitsByDistance};
 use crate::size::{Size, SizeError};
 use crate::words::{counted, grouped, percent, significant};

@@ -2,7 +2,7 @@
 
 pub use super::asked::{Asked, FirstLevel, USUAL_SIZES, Warmup};
 use super::error::{Error, Question, Stop};
-use super::kernel::{BesideKernel, of_policy};
+use super::kernel::BesideKernel;
 use super::monitor::{Monitor, UntilStopped};
 use super::reach::Reached;
 use super::sampling::Sampled;
@@ -18,7 +18,6 @@ use crate::replay::sweep::Sweep;
 use crate::replay::watch::{By, Watch};
 use crate::size::Size;
 use crate::words::process;
-use forebay_basis::show_bytes;
 use forebay_model::Model;
 use forebay_model::presets::Named;
 use forebay_policy::Spec;
@@ -98,32 +97,8 @@ impl Asked {
         foreseen.map_or(Ok(()), |spec| Err(Question::ReadaheadForeseen(spec.label.clone())))
     }
 
-    fn reads_ahead(&self) -> bool {
+    pub(super) fn reads_ahead(&self) -> bool {
         self.readahead.as_ref().is_some_and(|rule| !rule.is_none())
-    }
-
-    /// The same question of a trace that was recorded so, and the policies that this leaves out. Unless it is asked what is read ahead, that is
-    /// what the recording's cache read ahead.
-    ///
-    /// # Errors
-    /// No policy is left.
-    pub fn of_recorded(
-        &self,
-        circumstances: Option<&Circumstances>,
-        monitor: &dyn Monitor,
-    ) -> Result<(Self, Vec<String>), Question> {
-        let mut asked = self.clone();
-        // Readahead is a cache's own: a first level had another one. A sample lacks pages of each request, and epochs have no order.
-        if self.behind.is_none() && self.sample.is_none() && !self.epochs {
-            asked.readahead = self.readahead.clone().or_else(|| recorded_readahead(circumstances?, monitor));
-        }
-        asked.check()?;
-        asked.kernel = Some(self.wants_kernel(circumstances));
-        let (left_out, specs) = std::mem::take(&mut asked.specs)
-            .into_iter()
-            .partition::<Vec<_>, _>(|spec| spec.needs_future() && asked.reads_ahead());
-        asked.specs = specs;
-        Ok((asked, left_out.into_iter().map(|spec| spec.label).collect()))
     }
 
     /// Compares over the trace called `name`.
@@ -167,24 +142,6 @@ impl Asked {
             sizes.push((pages, most));
         }
         Ok(sizes)
-    }
-
-    /// A budget is of all the memory of a front end's cache; and whoever names no sizes is told of the one that was recorded, too.
-    fn fit_to_recorded(&self, sizes: &mut Vec<(u32, Size)>, trace: &Trace) -> Result<(), Error> {
-        let recorded = trace.circumstances.as_ref();
-        if let (Some(most), Some(last)) = (self.at_most, sizes.last_mut()) {
-            last.0 = of_policy(most.pages(trace.page_size, trace.pages)?, recorded);
-            let most = last.0;
-            sizes.retain(|&(pages, size)| pages < most || Some(size) == self.at_most);
-        } else if self.sizes == USUAL_SIZES.map(Size::Percent) {
-            let bytes = recorded.and_then(|recorded| recorded.policy_bytes).filter(|bytes| *bytes >= trace.page_size);
-            let own = bytes.and_then(|bytes| u32::try_from(bytes / trace.page_size).ok());
-            if let Some(own) = own.filter(|own| sizes.iter().all(|(pages, _)| pages != own)) {
-                sizes.push((own, Size::Pages(own.into())));
-                sizes.sort_by_key(|&(pages, _)| pages);
-            }
-        }
-        Ok(())
     }
 
     /// What hits and misses are split by: under managers by owner, since each owner's is another.
@@ -377,26 +334,6 @@ impl Asked {
     }
 }
 
-/// Says that a recording is replayed without what its cache read ahead.
-pub(super) fn warn_of_readahead(name: &str, recorded: Option<&Circumstances>, what: &str, monitor: &dyn Monitor) {
-    let reads_ahead = |rule: &&str| rule.parse::<Readahead>().is_ok_and(|rule| !rule.is_none());
-    if let Some(rule) = recorded.and_then(|recorded| recorded.readahead.as_deref()).filter(reads_ahead) {
-        let replayed =
-            format!("{name} was recorded with readahead {rule}; {what} are of no readahead, `forebay compare` has it");
-        monitor.warn(&replayed);
-    }
-}
-
-/// What the cache read ahead that recorded a trace, where that is known.
-pub(super) fn recorded_readahead(circumstances: &Circumstances, monitor: &dyn Monitor) -> Option<Readahead> {
-    let parsed = circumstances.readahead.as_ref()?.parse();
-    parsed
-        .map_err(|_| {
-            monitor.warn("what was read ahead while it was recorded has no name here: --readahead RULE says it")
-        })
-        .ok()
-}
-
 /// The sizes in pages, in rising order, each once, with what the user wrote.
 pub(super) fn in_pages(asked: &[Size], page_size: u64, footprint: u32) -> Result<Vec<(u32, Size)>, Error> {
     let mut sizes: Vec<(u32, Size)> = Vec::new();
@@ -411,48 +348,6 @@ pub(super) fn in_pages(asked: &[Size], page_size: u64, footprint: u32) -> Result
 }
 
 impl Comparison {
-    /// What the cache is that was compared: a mount, volumes, or nothing in particular.
-    pub fn front_end(&self) -> &'static str {
-        match self.recorded.as_ref().map(|recorded| &*recorded.front_end) {
-            Some("mount") => "mount",
-            Some("serve") => "volume",
-            Some("run") => "run",
-            Some("steer") => "steered cache",
-            _ => "cache",
-        }
-    }
-
-    /// How the trace was recorded, and what of that it was replayed with.
-    pub fn recorded_in_words(&self) -> Option<String> {
-        let recorded = self.recorded.as_ref()?;
-        let of_same = |rule: &String| *rule == self.readahead.label;
-        let several = matches!(&*recorded.front_end, "mount" | "serve");
-        let replayed = match &recorded.readahead {
-            Some(rule) if !of_same(rule) => format!("; replayed with readahead {}", self.readahead.label),
-            Some(_) if !self.readahead.is_none() => "; replayed with the same (without: --readahead none)".to_owned(),
-            None if several && self.readahead.is_none() => {
-                "; replayed without readahead, as not all of it was read ahead alike".to_owned()
-            }
-            _ => String::new(),
-        };
-        Some(format!("recorded {}{replayed}", recorded.in_words()))
-    }
-
-    /// That the program's blocks are larger than the pages, and what to do.
-    pub fn larger_blocks_in_words(&self) -> Option<String> {
-        let bytes = show_bytes(self.larger_blocks?);
-        Some(format!(
-            "nine in ten requests are whole blocks of {bytes}: --page-size {} counts each once",
-            bytes.replace(' ', "")
-        ))
-    }
-
-    /// Which policies were asked and left out, and why.
-    pub fn left_out_in_words(&self) -> Option<String> {
-        let why = "left out, since what knows the future does not know what is read ahead (--readahead none has it)";
-        (!self.left_out.is_empty()).then(|| format!("{why}: {}", self.left_out.join(", ")))
-    }
-
     /// Whether the sizes are those of whoever names none.
     pub(super) fn has_usual_sizes(&self) -> bool {
         let usual = in_pages(&USUAL_SIZES.map(Size::Percent), self.trace.page_size, self.trace.pages);

@@ -1,10 +1,11 @@
 //! Miss-ratio curves: what policies miss, as a function of the cache's size.
 
 use super::bends;
-use super::comparison::{read, replay, warn_of_readahead};
+use super::comparison::{read, replay};
 use super::error::{Error, Question, Stop};
 use super::figures::Point;
 use super::monitor::Monitor;
+use super::recorded::warn_of_readahead;
 use super::sampling::{Sampled, warn_of_few};
 use crate::curve::{self, Curve, FixedSize, Sampling, Spacing};
 use crate::input::sample::Sample;

@@ -1,8 +1,9 @@
 //! Hierarchies of caches over a trace.
 
-use super::comparison::{read, warn_of_readahead};
+use super::comparison::read;
 use super::error::{Error, MOST_CACHES, ParseError, Question, Stop};
 use super::monitor::Monitor;
+use super::recorded::warn_of_readahead;
 use crate::input::ingest::Keep;
 use crate::input::trace::Dimensions;
 use crate::levels::{Hierarchy, HierarchyOutcome, Level, Mode, Write};

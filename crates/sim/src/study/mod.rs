@@ -35,6 +35,7 @@ pub mod kernel;
 pub mod levels;
 pub mod monitor;
 pub mod reach;
+mod recorded;
 mod sampling;
 pub mod suggestion;
 

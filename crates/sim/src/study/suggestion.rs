@@ -14,9 +14,10 @@
 //!
 //! Each candidate is written as a rule, and the rules are read as a file of them is: what is measured is what the file says.
 
-use super::comparison::{give, in_pages, pages, read, recorded_readahead};
+use super::comparison::{give, in_pages, pages, read};
 use super::error::{Error, Stop};
 use super::monitor::Monitor;
+use super::recorded::recorded_readahead;
 use crate::input::trace::{Dimensions, Trace};
 use crate::readahead::Readahead;
 use crate::replay::outcome::RunOutcome;
