@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests whose way is measured: so many that a median says something, and some milliseconds for all.
+/// How many requests are measured. They take a few milliseconds together, and their median is little disturbed by other load.
 const ROUND_TRIPS: usize = 64;
 
 /// How long that may take, as the storage below may hang, and how often it is looked at.
@@ -77,7 +77,7 @@ impl Clock for MountClock {
     fn begin(&self) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = (self.statistics)();
         let (mountpoint, round_trip) = (self.mountpoint.clone(), Arc::clone(&self.round_trip));
-        // Nobody waits for this thread.
+        // The recording begins without waiting for this thread.
         let measure = move || {
             let mut command = Command::new("/proc/self/exe");
             command.arg(WORD).arg(&mountpoint).stdin(Stdio::null()).stderr(Stdio::null());

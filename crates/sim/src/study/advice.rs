@@ -101,7 +101,7 @@ enum Measure<'a> {
     Misses,
     /// The time of the device of this name. Costs are milliseconds.
     Time(&'a str),
-    /// What comes into the cache, missed or read ahead: with readahead most references hit, whatever the device does for them. Costs are pages of so many bytes.
+    /// Pages that miss or are read ahead. With readahead most references hit, so hits do not show what the device does. Costs are pages; this is their size in bytes.
     BroughtIn(u64),
 }
 

@@ -55,7 +55,7 @@ impl Asked {
         Ok((asked, left_out.into_iter().map(|spec| spec.label).collect()))
     }
 
-    /// A budget is of all the memory of a front end's cache; and whoever names no sizes is told of the one that was recorded, too.
+    /// Fits the sizes to a recording. A budget counts all the memory of the front end's cache. The usual sizes get the recorded one beside them.
     pub(super) fn fit_to_recorded(&self, sizes: &mut Vec<(u32, Size)>, trace: &Trace) -> Result<(), Error> {
         let recorded = trace.circumstances.as_ref();
         if let (Some(most), Some(last)) = (self.at_most, sizes.last_mut()) {

@@ -6,7 +6,7 @@
 //! - key: a page, whatever the sizes of key and value (see [`csv`](super::csv) for keys that are no numbers). It must be there.
 //! - op: `GET` and `GET_LEASE` are reads, `SET` and `SET_LEASE` are writes, and `DELETE` is skipped. Other words are skipped and counted, for
 //!   each service has its own. It must be there.
-//! - op_count: the row stands for this many uses one after the other, 1 if there is no such column. It tells the format from others.
+//! - op_count: how many times in a row the key is used; 1 if there is no such column. The format is recognised by it.
 //! - op_time: seconds.
 //! - usecase: the application; the owner.
 //! - others (size, key_size, cache_hits, ttl, sub_usecase): not used.

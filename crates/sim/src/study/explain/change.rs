@@ -186,7 +186,7 @@ fn known(drawing: &Drawing) -> BTreeMap<u32, Known<'_>> {
     pages
 }
 
-/// All differences, in the order in which they are told: what the policy looked at, who left, who moved, who entered, what else changed.
+/// All differences, in the order of the sentences: what the policy looked at, then the pages that left, moved and entered, then the rest.
 pub(super) fn between(before: &Drawing, after: &Drawing, events: &Events<'_>) -> Vec<Change> {
     let (was, is) = (known(before), known(after));
     // A miss whose own ghost was forgotten to make room finds its page unknown.

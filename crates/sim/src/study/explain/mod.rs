@@ -29,7 +29,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// A policy along a string, in a cache of so many pages. What is not given is the policy's example; its parameters, too, if none are given.
+    /// Runs a policy along a string, in a cache of that many pages. Without a string or a size, and without parameters, those of the policy's example are taken.
     pub fn new(spec: Spec, references: Option<References>, size: Option<u32>) -> Self {
         let example = examples::of(&spec);
         Self {
